@@ -49,7 +49,7 @@ fn flood(b: &mut Bench, sources: std::ops::Range<u32>) {
 fn flooded(c: Config) -> Bench {
     let mut b = Bench::listening(c, stack());
     flood(&mut b, 0..200);
-    assert!(b.stack.counters().cookies_sent >= 200 - HALF_OPEN as u64);
+    assert!(b.stack.counters().cookies.sent >= 200 - HALF_OPEN as u64);
     b
 }
 
@@ -125,9 +125,9 @@ fn syn_flood_of_100000_sources_does_not_prevent_connections() {
     exchange(&mut b, &mut plain, false, 0);
     exchange(&mut b, &mut multi, true, 0);
     let c = b.stack.counters();
-    assert_eq!((c.accepted, c.cookies_accepted, c.multipath), (2, 2, 1));
+    assert_eq!((c.accepted, c.cookies.accepted, c.multipath), (2, 2, 1));
     assert!(
-        c.cookies_sent >= 100_000 - 2 * HALF_OPEN as u64 - 2,
+        c.cookies.sent >= 100_000 - 2 * HALF_OPEN as u64 - 2,
         "{c:?}"
     );
     assert!(b.stack.buffered() < 10_000);
@@ -139,11 +139,11 @@ fn syn_flood_of_100000_sources_does_not_prevent_connections() {
         b.wait();
     }
     assert_eq!(b.stack.half_open(), 0);
-    let sent = b.stack.counters().cookies_sent;
+    let sent = b.stack.counters().cookies.sent;
     let flow = Flow::new(here(), peer::end("10.0.0.9:9"), 5, SeqNumber(0));
     b.push(syn(&flow, Flags::SYN));
     assert_eq!(
-        (b.stack.half_open(), b.stack.counters().cookies_sent),
+        (b.stack.half_open(), b.stack.counters().cookies.sent),
         (1, sent)
     );
 }
@@ -230,8 +230,8 @@ fn forged_cookie_acks_are_reset() {
     let out = b.push(wrong);
     assert!(out.iter().any(|s| s.flags == Flags::RST));
     let c = b.stack.counters();
-    assert_eq!((c.accepted, c.cookies_accepted), (0, 0));
-    assert_eq!(c.cookies_refused, 2000);
+    assert_eq!((c.accepted, c.cookies.accepted), (0, 0));
+    assert_eq!(c.cookies.refused, 2000);
 }
 
 /// Found by fuzzing: the third ACK ended the connection at once, and the stack then had no subflow by which to
@@ -248,7 +248,7 @@ fn connection_that_its_third_ack_ends_is_reset_and_removed() {
     assert_eq!(rst.seq, flow.ack);
     assert_eq!(b.stack.handles().count(), before);
     let c = b.stack.counters();
-    assert_eq!((c.accepted, c.cookies_accepted), (0, 1));
+    assert_eq!((c.accepted, c.cookies.accepted), (0, 1));
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn unexpected_ack_is_not_checked_as_a_cookie_if_no_cookies_were_sent() {
     let flow = Flow::new(here(), there(), 5000, SeqNumber(77));
     let out = b.push(flow.segment(Flags::ACK));
     assert_eq!(out[0].flags, Flags::RST);
-    assert_eq!(b.stack.counters().cookies_refused, 0);
+    assert_eq!(b.stack.counters().cookies.refused, 0);
 }
 
 /// Options of the SYN are preserved in the timestamp.
@@ -325,7 +325,7 @@ fn join_to_the_token_of_a_cookie_is_refused() {
     let (_, seg) = b.join_syn(peer::end("10.0.0.7:7"), 1, keys::token(key));
     let out = b.push(seg);
     assert!(out[0].flags.contains(Flags::RST));
-    assert_eq!(b.stack.counters().joins_unknown, 1);
+    assert_eq!(b.stack.counters().joins.unknown, 1);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_join_with_an_unknown_token_is_reset_with_mp_tcprst() {
     let (_, seg) = b.join_syn(end("10.0.1.2:9"), 1, keys::token(b.key) ^ 1);
     let out = b.push(seg);
     assert_eq!(reason(&out).unwrap().reason, ResetReason::MptcpSpecific);
-    assert_eq!(b.stack.counters().joins_unknown, 1);
+    assert_eq!(b.stack.counters().joins.unknown, 1);
     others_go_on(&mut b);
 }
 
@@ -66,7 +66,7 @@ fn a_join_with_a_wrong_hmac_is_reset_without_a_subflow_down_event() {
     while b.stack.poll_event().is_some() {}
     let (_, out) = b.join(end("10.0.1.2:9"), 1, 1);
     assert_eq!(reason(&out).unwrap().reason, ResetReason::MptcpSpecific);
-    assert_eq!(b.stack.counters().join_hmac_failures, 1);
+    assert_eq!(b.stack.counters().joins.hmac_failures, 1);
     let events: Vec<_> = std::iter::from_fn(|| b.stack.poll_event()).collect();
     let down = events
         .iter()
@@ -87,7 +87,7 @@ fn ten_thousand_half_open_joins_are_bounded() {
         assert!(subflows(&b) <= 5);
     }
     let c = b.stack.counters();
-    assert_eq!(c.joins_refused, 10_000 - 4);
+    assert_eq!(c.joins.refused, 10_000 - 4);
     for round in 0..100u16 {
         b.now += Duration::from_secs(600);
         while subflows(&b) > 1 {
@@ -246,7 +246,7 @@ fn at_the_memory_limit_connections_are_refused_and_data_within_windows_accepted(
         out.iter()
             .any(|s| s.flags.contains(Flags::RST) && s.dst == other.there)
     );
-    assert_eq!(b.stack.counters().refused_memory, 1);
+    assert_eq!(b.stack.counters().refused.memory, 1);
     let h = b.handle.unwrap();
     while let Ok(Some(_)) = b.stack.recv(b.now, h, 10_000) {}
     b.drain();

@@ -166,7 +166,7 @@ fn peers_with_shut_windows_at_the_limit_make_room_for_new_connections() {
     }
     let ended = b.stack.counters().evicted;
     assert!((1..14).contains(&ended), "{ended} were ended");
-    assert_eq!(b.stack.counters().refused_memory, 0);
+    assert_eq!(b.stack.counters().refused.memory, 0);
     assert!(b.stack.memory() < limit / 8 * 7, "there is room again");
 }
 
@@ -349,7 +349,7 @@ fn one_source_cannot_use_all_connections() {
         .collect();
     let taken = all.iter().flatten().count();
     assert_eq!(taken, 20, "half, while no other source has any");
-    assert_eq!(b.stack.counters().refused_source, 20);
+    assert_eq!(b.stack.counters().refused.source, 20);
     let others = (0..20).filter_map(|k| open(&mut b, &format!("10.0.2.{k}:9")));
     assert_eq!(others.count(), 20);
     for peer in all.iter().flatten().take(15) {
@@ -378,13 +378,13 @@ fn one_source_cannot_use_all_half_open_connections() {
         b.push(syn(&flow, Flags::SYN));
     }
     assert_eq!(
-        (b.stack.half_open(), b.stack.counters().cookies_sent),
+        (b.stack.half_open(), b.stack.counters().cookies.sent),
         (20, 80)
     );
     let flow = Flow::new(here(), end("10.0.2.1:9"), 1, SeqNumber(0));
     b.push(syn(&flow, Flags::SYN));
     assert_eq!(
-        (b.stack.half_open(), b.stack.counters().cookies_sent),
+        (b.stack.half_open(), b.stack.counters().cookies.sent),
         (21, 80)
     );
 }

@@ -121,7 +121,7 @@ fn a_server_accepts_hundreds_of_joins_that_are_opened_and_reset() {
     }
     let counters = b.stack.counters();
     assert_eq!(
-        (counters.subflows_accepted, counters.joins_refused),
+        (counters.subflows_accepted, counters.joins.refused),
         (700, 0)
     );
 }
@@ -407,7 +407,7 @@ fn a_join_to_an_endpoint_without_a_listener_is_reset_as_prohibited() {
         let reason = rare(&answer).mp_tcprst.map(|r| r.reason);
         assert_eq!(reason, Some(ResetReason::Prohibited));
     }
-    assert_eq!(b.stack.counters().joins_prohibited, 2);
+    assert_eq!(b.stack.counters().joins.prohibited, 2);
 }
 
 #[test]

@@ -94,7 +94,7 @@ async fn a_connection_from_a_cookie_proves_its_address_by_a_challenge() {
         carry(&mut b, &mut a, &pattern(300_000)).await;
         carry(&mut a, &mut b, &pattern(300_000)).await;
         let counters = net.counters().await.expect("counters");
-        assert_eq!(counters.stack.cookies_accepted, 1);
+        assert_eq!(counters.stack.cookies.accepted, 1);
     })
     .await;
 }
@@ -199,7 +199,7 @@ async fn one_outer_address_does_not_take_all_connections() {
             open.push((stream, listener.accept().await.expect("a connection")));
         }
         let counters = net.counters().await.expect("counters");
-        assert_eq!(counters.stack.refused_source, 4);
+        assert_eq!(counters.stack.refused.source, 4);
     })
     .await;
 }
@@ -268,13 +268,13 @@ async fn one_outer_address_does_not_take_all_half_open_connections() {
     for id in 1..=10 {
         raw.syn(id);
     }
-    let cookies = async || net.counters().await.expect("counters").stack.cookies_sent;
+    let cookies = async || net.counters().await.expect("counters").stack.cookies.sent;
     assert_eq!(cookies().await, 6);
     let other = Raw::new(OTHER, outer);
     for id in 21..=24 {
         other.syn(id);
     }
-    let cookies = async || net.counters().await.expect("counters").stack.cookies_sent;
+    let cookies = async || net.counters().await.expect("counters").stack.cookies.sent;
     // The other address's share is a quarter, since the first address has half of the limit.
     assert_eq!(cookies().await, 6 + 2);
 }

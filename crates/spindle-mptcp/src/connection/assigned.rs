@@ -257,7 +257,7 @@ impl Connection {
                 self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
-                    carried_to: s.redundant_next,
+                    carried_to: s.scheduling.redundant_next,
                     queued: s.tx.board.outstanding() + self.scheduling.assigned.bytes(s.id),
                     cwnd: s.tx.cc.cwnd(),
                     pacing_rate: s.tx.pacing_rate(),

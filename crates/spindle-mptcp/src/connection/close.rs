@@ -278,7 +278,7 @@ impl Connection {
         let i = self
             .subflows
             .iter()
-            .position(|s| s.closing && s.state.may_send() && !s.syn_due)?;
+            .position(|s| s.closing && s.state.may_send() && !s.due.syn)?;
         let cx = self.context(now, i);
         let options = Options {
             dss: self.ack_dss(),

@@ -268,7 +268,10 @@ impl Connection {
         self.teardown.data_fin_due = false;
         self.unmapped_delta = delta;
         if let Some(sf) = self.subflows.first() {
-            self.send.right_edge = self.send.right_edge.max(self.send.una + sf.send_window);
+            self.send.right_edge = self
+                .send
+                .right_edge
+                .max(self.send.una + sf.peer_window.current);
         }
         if self.teardown.data_fin_sent {
             self.teardown.data_fin_acked = true;

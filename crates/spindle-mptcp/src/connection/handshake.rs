@@ -44,7 +44,7 @@ impl Connection {
         let sf = &self.subflows[i];
         match sf.origin {
             Origin::Initial if self.role == Role::Client => {
-                if sf.syn_tries < CAPABLE_SYNS {
+                if sf.syn.tries < CAPABLE_SYNS {
                     rare.mp_capable = Some(capable(self.wants_checksum()));
                 }
             }
@@ -58,16 +58,16 @@ impl Connection {
                 let remote = mp.key_remote.unwrap_or_default();
                 let hmac = keys::join_hmac(mp.key_local, remote, j.nonce_local, j.nonce_remote);
                 rare.mp_join = Some(MpJoin::SynAck {
-                    backup: sf.backup_local,
-                    address_id: sf.address_id_local,
+                    backup: sf.backup.local,
+                    address_id: sf.address_ids.local,
                     hmac: keys::leftmost_64(&hmac),
                     nonce: j.nonce_local,
                 });
             }
             Origin::Join(j) => {
                 rare.mp_join = Some(MpJoin::Syn {
-                    backup: sf.backup_local,
-                    address_id: sf.address_id_local,
+                    backup: sf.backup.local,
+                    address_id: sf.address_ids.local,
                     token: mp.token_remote,
                     nonce: j.nonce_local,
                 });
@@ -184,10 +184,10 @@ impl Connection {
         };
         let nonce = self.rng.next_u32();
         let mut sf = self.new_join(now, (id, local, remote), (nonce, 0), initial, None);
-        sf.address_id_local = address_ids.0;
-        sf.address_id_remote = address_ids.1;
+        sf.address_ids.local = address_ids.0;
+        sf.address_ids.remote = address_ids.1;
         let all = self.config.multipath.as_ref().is_some_and(|m| m.backup);
-        sf.backup_local = all || self.is_backup_address(local.addr);
+        sf.backup.local = all || self.is_backup_address(local.addr);
         self.subflows.push(sf);
         true
     }
@@ -270,10 +270,10 @@ impl Connection {
         let ends = (id, syn.dst, syn.src);
         let mut sf = self.new_join(now, ends, (ours, nonce), initial, Some(syn.seq));
         sf.negotiate(syn, now);
-        sf.address_id_remote = address_id;
-        sf.address_id_local = local_id;
-        sf.backup_local = self.is_backup_address(syn.dst.addr);
-        sf.backup_remote = backup;
+        sf.address_ids.remote = address_id;
+        sf.address_ids.local = local_id;
+        sf.backup.local = self.is_backup_address(syn.dst.addr);
+        sf.backup.remote = backup;
         self.subflows.push(sf);
         self.note_name(id, syn);
         true
@@ -313,8 +313,8 @@ impl Connection {
             awaits_fourth: true,
             ..j
         });
-        sf.backup_remote = backup;
-        sf.address_id_remote = address_id;
+        sf.backup.remote = backup;
+        sf.address_ids.remote = address_id;
         sf.reserve_options(self.numbers.dss_len());
         true
     }

@@ -186,7 +186,7 @@ impl Connection {
             state: s.state,
             backup: s.is_backup(),
             dead: s.dead,
-            last_heard: s.last_heard,
+            last_heard: s.activity.last_heard,
             cwnd: s.tx.cc.cwnd(),
             ssthresh: s.tx.cc.ssthresh(),
             in_flight: s.tx.in_flight(),

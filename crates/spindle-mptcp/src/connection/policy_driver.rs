@@ -356,7 +356,7 @@ impl Connection {
         let again = self.policy.copied.overlaps(offset, end);
         let target = &mut self.subflows[b];
         let fits = payload.len() as u64 <= target.tx.mss;
-        let takes = target.is_usable() && !target.draining && !target.tx.is_full();
+        let takes = target.is_usable() && !target.scheduling.draining && !target.tx.is_full();
         if !eligible || again || !fits || !takes {
             return None;
         }
@@ -397,7 +397,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
     let c = &s.tx.counters;
     SubflowView {
         id: s.id,
-        usable: s.is_usable() && !s.dead && !s.draining,
+        usable: s.is_usable() && !s.dead && !s.scheduling.draining,
         paced: false,
         sent: c.segments,
         retransmitted: c.retransmissions,

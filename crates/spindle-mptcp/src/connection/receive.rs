@@ -174,7 +174,7 @@ impl Connection {
                     // Simultaneous open: MPTCP does not define it, so the connection uses plain TCP.
                     self.mp = None;
                 }
-                self.send.right_edge = self.subflows[i].send_window.max(arrival.window);
+                self.send.right_edge = self.subflows[i].peer_window.current.max(arrival.window);
                 self.connected = true;
                 self.timers.stalled_since = None;
                 self.outbox.push_event(ConnectionEvent::Connected);
@@ -267,7 +267,10 @@ impl Connection {
     pub(super) fn plain_progress(&mut self, i: usize) {
         let sf = &self.subflows[i];
         let oldest = sf.tx.board.front().and_then(|s| s.map);
-        let (acked, window) = (oldest.map_or(self.sent_to(), |m| m.offset), sf.send_window);
+        let (acked, window) = (
+            oldest.map_or(self.sent_to(), |m| m.offset),
+            sf.peer_window.current,
+        );
         self.on_data_acked(acked);
         self.move_right_edge(self.send.una + window);
     }

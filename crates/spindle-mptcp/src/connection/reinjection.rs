@@ -202,7 +202,7 @@ impl Connection {
     pub(super) fn idle_subflow(&self, not_on: Option<SubflowId>) -> Option<usize> {
         self.subflows.iter().position(|s| {
             let idle = s.tx.board.is_empty() && self.scheduling.assigned.bytes(s.id) == 0;
-            s.is_usable() && !s.draining && idle && Some(s.id) != not_on
+            s.is_usable() && !s.scheduling.draining && idle && Some(s.id) != not_on
         })
     }
 
@@ -318,13 +318,17 @@ impl Connection {
         let rtt = sf.tx.srtt().unwrap_or_default();
         // A silent subflow is not slow. Its timer decides, and it needs its slow-start threshold when its path
         // works again.
-        if sf.dead || now.since(sf.last_heard) > rtt {
+        if sf.dead || now.since(sf.activity.last_heard) > rtt {
             return;
         }
-        if sf.penalised_at.is_some_and(|t| now.since(t) < rtt) {
+        if sf
+            .scheduling
+            .penalised_at
+            .is_some_and(|t| now.since(t) < rtt)
+        {
             return;
         }
-        sf.penalised_at = Some(now);
+        sf.scheduling.penalised_at = Some(now);
         let half = (sf.tx.cc.cwnd() / 2).max(sf.tx.mss);
         sf.tx.cc.set_cwnd(half);
         self.counters.penalties += 1;

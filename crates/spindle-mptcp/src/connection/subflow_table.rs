@@ -55,13 +55,13 @@ impl Marks {
     fn of(s: &Subflow) -> Self {
         use TcpState::{Closed, SynReceived, SynSent, TimeWait};
         let acknowledges =
-            (s.rx.ack_now || s.challenge_due) && !matches!(s.state, SynSent | SynReceived | Closed);
+            (s.rx.ack_now || s.due.challenge) && !matches!(s.state, SynSent | SynReceived | Closed);
         Self::default()
             .with(Self::USABLE, s.is_usable())
             .with(Self::BACKUP, s.is_backup())
             .with(Self::DEAD, s.dead)
             .with(Self::OUTSTANDING, !s.tx.board.is_empty())
-            .with(Self::CONTROL, s.syn_due || s.probe_due)
+            .with(Self::CONTROL, s.due.syn || s.due.probe)
             .with(Self::ACKNOWLEDGES, acknowledges)
             .with(Self::REPEATS, s.tx.may_repeat())
             .with(Self::REPAIRS_FIRST, s.tx.repairs_first())
@@ -72,7 +72,7 @@ impl Marks {
             .with(Self::GOES_ON, !matches!(s.state, TimeWait | Closed))
             .with(Self::CLOSED, s.state == Closed)
             .with(Self::GATED, s.tx.is_gated())
-            .with(Self::DRAINS, s.draining)
+            .with(Self::DRAINS, s.scheduling.draining)
     }
 
     #[inline]

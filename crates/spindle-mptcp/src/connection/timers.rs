@@ -144,7 +144,7 @@ impl Connection {
             }
             match self.subflows[i].on_timer(now, &mut self.coupling) {
                 Due::Nothing => {
-                    if self.subflows[i].probe_due {
+                    if self.subflows[i].due.probe {
                         return;
                     }
                 }
@@ -210,7 +210,7 @@ impl Connection {
         } else if living && self.subflows[i].tx.rtt.rto() > SILENCE {
             // A segment arrived shortly before. Checks again when that is long ago, and not only at the next
             // timeout.
-            let at = self.subflows[i].last_heard + self.long_silence(i);
+            let at = self.subflows[i].activity.last_heard + self.long_silence(i);
             self.timers.path_check = (at > now).then_some((at, id));
         }
         // If all subflows have timed out, none is known to be worse than another. Waiting for one that backs
@@ -240,7 +240,7 @@ impl Connection {
     /// Whether no segment has arrived on subflow `i` for the user timeout while another subflow carries on.
     /// Subflow `i` must then be closed (RFC 9293, section 3.8.3, threshold R2).
     fn has_been_dead_for_long(&self, now: Instant, i: usize) -> bool {
-        let silence = now.since(self.subflows[i].last_heard);
+        let silence = now.since(self.subflows[i].activity.last_heard);
         let mut others = self.subflows.iter().enumerate().filter(|(k, _)| *k != i);
         silence >= self.config.tcp.user_timeout && others.any(|(_, s)| s.is_usable() && !s.dead)
     }
@@ -271,7 +271,7 @@ impl Connection {
     /// tail was lost. This is so if the transfer continues but no segment has arrived on the subflow for a long
     /// time.
     fn has_gone_black(&self, now: Instant, i: usize) -> bool {
-        let silence = now.since(self.subflows[i].last_heard);
+        let silence = now.since(self.subflows[i].activity.last_heard);
         let goes_on = self.has_new_data() || self.writable() == 0;
         goes_on && silence >= self.long_silence(i)
     }
@@ -283,7 +283,7 @@ impl Connection {
         let most = mss.min(self.subflows[i].tx.window_room());
         let waiting = self.scheduling.assigned.bytes(id).min(most);
         let len = most.min(self.send.unsent_bytes()).min(self.send.window());
-        let open = self.subflows[i].is_usable() && !self.subflows[i].draining;
+        let open = self.subflows[i].is_usable() && !self.subflows[i].scheduling.draining;
         let fresh = (waiting > 0 || len > 0) && open;
         let seg = if fresh {
             let assigned = self.scheduling.assigned.take(id, most);
@@ -312,7 +312,7 @@ impl Connection {
         if self.send.window() > 0 {
             self.timers.sws_override = true;
         } else if let Some(s) = self.subflows.iter_mut().find(|s| s.is_usable()) {
-            s.probe_due = true;
+            s.due.probe = true;
         }
         self.timers.shut_since.get_or_insert(now);
         self.timers.stalled_since.get_or_insert(now);

@@ -255,7 +255,7 @@ impl Connection {
             .position(|o| o.is(Marks::CONTROL))?;
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
-        if self.subflows[i].syn_due {
+        if self.subflows[i].due.syn {
             let options = self.syn_options(i);
             return Some((id, self.subflows[i].build_syn(cx, options)));
         }
@@ -378,7 +378,7 @@ impl Connection {
         self.note_carrier(id, true);
         let cx = self.context(now, i);
         let sf = &mut self.subflows[i];
-        sf.redundant_next = sf.redundant_next.max(offset + u64::from(len));
+        sf.scheduling.redundant_next = sf.scheduling.redundant_next.max(offset + u64::from(len));
         let unit = sf.tx.mss as u32;
         sf.put_new(next, cx, (payload, false), Some(map), kind);
         debug_assert!(
@@ -579,7 +579,7 @@ impl Connection {
                 self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
-                    carried_to: s.redundant_next,
+                    carried_to: s.scheduling.redundant_next,
                     queued: s.tx.board.outstanding(),
                     cwnd: s.tx.cc.cwnd(),
                     pacing_rate: if by_rate { s.tx.pacing_rate() } else { None },
@@ -639,7 +639,7 @@ impl Connection {
         }
         let cut_by_window = len < mss && len < unsent;
         if cut_by_window {
-            let half = self.subflows[i].max_send_window / 2;
+            let half = self.subflows[i].peer_window.largest / 2;
             if len < half && !std::mem::take(&mut self.timers.sws_override) {
                 self.arm_persist(now, idle);
                 return None;

@@ -103,7 +103,7 @@ impl Stack {
     /// stack, and on subflows.
     fn join(&mut self, now: Instant, token: u32, syn: &Segment, initial: InitialNumbers) {
         let Some(slot) = self.table.by_token(token) else {
-            self.counters.joins_unknown += 1;
+            self.counters.joins.unknown += 1;
             self.refuse_join(now, syn, ResetReason::MptcpSpecific);
             return;
         };
@@ -117,12 +117,12 @@ impl Stack {
         let multipath = c.config.multipath.as_ref();
         let anywhere = multipath.is_some_and(|m| m.joins == JoinPolicy::Anywhere);
         if !(anywhere || listening || c.takes_joins_at(syn.dst)) {
-            self.counters.joins_prohibited += 1;
+            self.counters.joins.prohibited += 1;
             self.refuse_join(now, syn, ResetReason::Prohibited);
             return;
         }
         if crowded || !c.accept_join(now, syn, initial) {
-            self.counters.joins_refused += 1;
+            self.counters.joins.refused += 1;
             self.refuse_join(now, syn, ResetReason::LackOfResources);
             return;
         }
@@ -145,15 +145,15 @@ impl Stack {
         let sources = &self.account.sources;
         let peer = segment.src.addr;
         if live >= most {
-            self.counters.refused_connections += 1;
+            self.counters.refused.connections += 1;
         } else if sources.has_its_connections(peer, live, most)
             || (self.is_short() && sources.holds_its_memory(peer))
         {
-            self.counters.refused_source += 1;
+            self.counters.refused.source += 1;
         } else if self.make_room(now) {
             return true;
         } else {
-            self.counters.refused_memory += 1;
+            self.counters.refused.memory += 1;
         }
         self.refuse(now, segment);
         false
@@ -172,9 +172,9 @@ impl Stack {
             return false;
         }
         if self.account.sources.has_its_connections(peer, used, most) {
-            self.counters.refused_source += 1;
+            self.counters.refused.source += 1;
         } else if !self.make_room(now) {
-            self.counters.refused_memory += 1;
+            self.counters.refused.memory += 1;
         } else {
             return false;
         }
@@ -186,7 +186,7 @@ impl Stack {
     /// Opens a connection for a SYN, if there is a listener for it.
     fn accept(&mut self, now: Instant, syn: &Segment, initial: InitialNumbers) {
         let Some(at) = self.listener_for(syn.dst) else {
-            self.counters.refused_no_listener += 1;
+            self.counters.refused.no_listener += 1;
             self.refuse(now, syn);
             return;
         };
@@ -266,7 +266,7 @@ impl Stack {
                 ..*times
             };
         }
-        self.counters.cookies_sent += 1;
+        self.counters.cookies.sent += 1;
         self.cookies_until = Some(now + cookie::SLOT * 2);
         self.stateless.push_back(answer);
     }
@@ -282,12 +282,12 @@ impl Stack {
             return false;
         };
         let Some(mss) = self.hashes.check_cookie(now, ack) else {
-            self.counters.cookies_refused += 1;
+            self.counters.cookies.refused += 1;
             return false;
         };
         let mut syn = cookie::recall(ack, mss);
         let Ok(key) = self.cookie_key_of(ack, &mut syn) else {
-            self.counters.cookies_refused += 1;
+            self.counters.cookies.refused += 1;
             return false;
         };
         if key.is_none() && ack.options.has_mptcp() {
@@ -310,7 +310,7 @@ impl Stack {
         if c.is_half_open() {
             return true;
         }
-        self.counters.cookies_accepted += 1;
+        self.counters.cookies.accepted += 1;
         if c.subflows.is_empty() {
             // The segment ended the connection. Only its answer is left.
             while self.stateless.len() < MAX_STATELESS

@@ -7,6 +7,43 @@ use crate::connection::info::add_counters;
 use crate::connection::{Connection, ConnectionEvent, Role};
 use crate::stage::coding::CodingCounters;
 
+/// Connections that a [`crate::Stack`] refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusedConnections {
+    /// SYNs for which there is no listener.
+    pub no_listener: u64,
+    /// Connections refused because `max_connections` was reached.
+    pub connections: u64,
+    /// Connections refused because `max_memory` was reached.
+    pub memory: u64,
+    /// Connections refused because their source had used up its share ([`crate::StackConfig::source_share`]).
+    pub source: u64,
+}
+
+/// SYN cookies of a [`crate::Stack`] (RFC 4987).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CookieCounters {
+    /// SYNs answered with a cookie.
+    pub sent: u64,
+    /// Connections made from a cookie.
+    pub accepted: u64,
+    /// ACKs refused while cookies were in use, because their cookie was wrong or too old.
+    pub refused: u64,
+}
+
+/// Joins that a [`crate::Stack`] refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusedJoins {
+    /// No connection has their token (RFC 8684, section 3.2).
+    pub unknown: u64,
+    /// A limit was reached.
+    pub refused: u64,
+    /// They came to an own address without a listener ([`crate::JoinPolicy`]).
+    pub prohibited: u64,
+    /// The HMAC of their SYN/ACK or third ACK was wrong.
+    pub hmac_failures: u64,
+}
+
 /// Totals of a [`crate::Stack`], including connections that no longer exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackCounters {
@@ -21,36 +58,20 @@ pub struct StackCounters {
     /// Established connections that are plain TCP although this end supports MPTCP: the peer does not, or they
     /// fell back (RFC 8684, section 3.7).
     pub fallbacks: u64,
-    /// SYNs for which there is no listener.
-    pub refused_no_listener: u64,
-    /// Connections refused because `max_connections` was reached.
-    pub refused_connections: u64,
-    /// Connections refused because `max_memory` was reached.
-    pub refused_memory: u64,
-    /// Connections refused because their source had used up its share ([`crate::StackConfig::source_share`]).
-    pub refused_source: u64,
+    /// Connections refused, by reason.
+    pub refused: RefusedConnections,
     /// Connections ended because memory was short and they made no progress.
     pub evicted: u64,
     /// Bytes that evicted connections held.
     pub bytes_evicted: u64,
-    /// SYNs answered with a cookie (RFC 4987).
-    pub cookies_sent: u64,
-    /// Connections made from a cookie.
-    pub cookies_accepted: u64,
-    /// ACKs refused while cookies were in use, because their cookie was wrong or too old.
-    pub cookies_refused: u64,
-    /// Joins refused because no connection has their token (RFC 8684, section 3.2).
-    pub joins_unknown: u64,
-    /// Joins refused because a limit was reached.
-    pub joins_refused: u64,
-    /// Joins with a wrong HMAC, on SYN/ACK or third ACK.
-    pub join_hmac_failures: u64,
+    /// SYN cookies.
+    pub cookies: CookieCounters,
+    /// Joins refused, by reason.
+    pub joins: RefusedJoins,
     /// ADD_ADDRs with a wrong HMAC (RFC 8684, section 3.4.1).
     pub add_addr_hmac_failures: u64,
     /// ADD_ADDRs of addresses that must not be joined ([`crate::AnnouncedAddresses`]).
     pub add_addr_refused: u64,
-    /// Joins refused at an own address without a listener ([`crate::JoinPolicy`]).
-    pub joins_prohibited: u64,
     /// Joins opened here and established.
     pub subflows_opened: u64,
     /// Joins opened by peers and established.
@@ -84,6 +105,32 @@ pub struct StackCounters {
     pub steps: u64,
 }
 
+impl RefusedConnections {
+    fn add(&mut self, other: &Self) {
+        self.no_listener += other.no_listener;
+        self.connections += other.connections;
+        self.memory += other.memory;
+        self.source += other.source;
+    }
+}
+
+impl CookieCounters {
+    fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.accepted += other.accepted;
+        self.refused += other.refused;
+    }
+}
+
+impl RefusedJoins {
+    fn add(&mut self, other: &Self) {
+        self.unknown += other.unknown;
+        self.refused += other.refused;
+        self.prohibited += other.prohibited;
+        self.hmac_failures += other.hmac_failures;
+    }
+}
+
 impl StackCounters {
     /// A connection's handshake is over.
     #[cold] // the end of a connection
@@ -102,7 +149,10 @@ impl StackCounters {
         self.merge(&Self {
             multipath: u64::from(established && multipath),
             fallbacks: u64::from(established && !multipath && c.config.multipath.is_some()),
-            join_hmac_failures: d.join_hmac_failures,
+            joins: RefusedJoins {
+                hmac_failures: d.join_hmac_failures,
+                ..RefusedJoins::default()
+            },
             add_addr_hmac_failures: d.add_addr_hmac_failures,
             add_addr_refused: d.add_addr_refused,
             subflows_opened: d.subflows_opened,
@@ -129,19 +179,11 @@ impl StackCounters {
             closed,
             multipath,
             fallbacks,
-            refused_no_listener,
-            refused_connections,
-            refused_memory,
-            refused_source,
+            refused,
             evicted,
             bytes_evicted,
-            cookies_sent,
-            cookies_accepted,
-            cookies_refused,
-            joins_unknown,
-            joins_refused,
-            joins_prohibited,
-            join_hmac_failures,
+            cookies,
+            joins,
             add_addr_hmac_failures,
             add_addr_refused,
             subflows_opened,
@@ -164,19 +206,11 @@ impl StackCounters {
         self.closed += closed;
         self.multipath += multipath;
         self.fallbacks += fallbacks;
-        self.refused_no_listener += refused_no_listener;
-        self.refused_connections += refused_connections;
-        self.refused_memory += refused_memory;
-        self.refused_source += refused_source;
+        self.refused.add(refused);
         self.evicted += evicted;
         self.bytes_evicted += bytes_evicted;
-        self.cookies_sent += cookies_sent;
-        self.cookies_accepted += cookies_accepted;
-        self.cookies_refused += cookies_refused;
-        self.joins_unknown += joins_unknown;
-        self.joins_refused += joins_refused;
-        self.joins_prohibited += joins_prohibited;
-        self.join_hmac_failures += join_hmac_failures;
+        self.cookies.add(cookies);
+        self.joins.add(joins);
         self.add_addr_hmac_failures += add_addr_hmac_failures;
         self.add_addr_refused += add_addr_refused;
         self.subflows_opened += subflows_opened;

@@ -3,9 +3,10 @@
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Flags, Segment, Timestamps};
 
+use super::parts::{ChallengeLimit, TimestampState};
 use super::receiver::{Pieces, part};
 use super::sender::{AckEffect, AckInput};
-use super::{ChallengeLimit, Subflow, TcpState, TimestampState};
+use super::{Subflow, TcpState};
 use crate::congestion::Coupling;
 use crate::tcp_config::EcnMode;
 
@@ -84,7 +85,7 @@ impl Subflow {
     ) -> Arrival {
         let mut out = Arrival::default();
         let acks = seg.flags.contains(Flags::ACK);
-        if acks && seg.ack != self.iss + 1 {
+        if acks && seg.ack != self.isn.iss + 1 {
             *reset_due = !seg.flags.contains(Flags::RST);
             return out;
         }
@@ -98,23 +99,23 @@ impl Subflow {
         if !seg.flags.contains(Flags::SYN) {
             return out;
         }
-        self.irs = seg.seq;
-        self.last_heard = cx.now;
+        self.isn.irs = seg.seq;
+        self.activity.last_heard = cx.now;
         self.rx.established();
         self.negotiate(seg, cx.now);
         if acks {
             self.complete_handshake(seg, cx.now, coupling);
             self.rx.ack_now = true;
             out.established = true;
-            self.send_window = u64::from(seg.window);
-            self.max_send_window = self.send_window;
-            self.tx.on_window(1, self.send_window);
-            out.window = self.send_window;
-            self.window_from = (0, 1);
+            self.peer_window.current = u64::from(seg.window);
+            self.peer_window.largest = self.peer_window.current;
+            self.tx.on_window(1, self.peer_window.current);
+            out.window = self.peer_window.current;
+            self.peer_window.from = (0, 1);
         } else {
             // Simultaneous open.
             self.state = TcpState::SynReceived;
-            self.syn_due = true;
+            self.due.syn = true;
         }
         out.acceptable = true;
         out
@@ -134,17 +135,17 @@ impl Subflow {
             .map_or(default_mss, u32::from)
             .clamp(64, t.mss.max(64))
             .min(t.mss);
-        self.scaling = t.window_scaling && rare.window_scale.is_some();
-        self.send_scale = if self.scaling {
+        self.scales.negotiated = t.window_scaling && rare.window_scale.is_some();
+        self.scales.send = if self.scales.negotiated {
             rare.window_scale.unwrap_or(0).min(14)
         } else {
             0
         };
-        if !self.scaling {
-            self.receive_scale = 0;
+        if !self.scales.negotiated {
+            self.scales.receive = 0;
         }
         self.tx.sack = t.sack && rare.sack_permitted;
-        self.timestamps = match seg.options.timestamps {
+        self.timestamps.state = match seg.options.timestamps {
             Some(ts) if t.timestamps => Some(TimestampState {
                 recent: ts.value,
                 recent_at: now,
@@ -155,8 +156,12 @@ impl Subflow {
         let peer_ecn =
             seg.flags.contains(Flags::ECE) && (syn_ack || seg.flags.contains(Flags::CWR));
         self.tx.ecn = t.ecn != EcnMode::Off && peer_ecn;
-        let options = if self.timestamps.is_some() { 12 } else { 0 };
-        self.agreed_segment = u64::from(mss);
+        let options = if self.timestamps.state.is_some() {
+            12
+        } else {
+            0
+        };
+        self.segment.agreed = u64::from(mss);
         self.tx
             .set_mss(u64::from(mss) - options, usize::from(self.id), self.planned);
         self.watch_path();
@@ -168,7 +173,7 @@ impl Subflow {
         let mss = self.tx.agreed_mss().saturating_sub(bytes).max(1);
         self.tx.set_mss(mss, usize::from(self.id), self.planned);
         self.watch_path();
-        self.apply_path_mtu(self.last_heard);
+        self.apply_path_mtu(self.activity.last_heard);
     }
 
     /// The peer's `seg` acknowledges our SYN or SYN/ACK. If that segment was sent more than once, the RTT is
@@ -176,16 +181,16 @@ impl Subflow {
     #[cold] // the handshake
     fn complete_handshake(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) {
         self.state = TcpState::Established;
-        let echo = self.timestamps.and(seg.options.timestamps);
+        let echo = self.timestamps.state.and(seg.options.timestamps);
         let names =
             |sent: Instant| echo.is_some_and(|ts| self.echoed(ts) == sent.as_millis() as u32);
-        let sent = self.syn_sent_at;
+        let sent = self.syn.sent_at;
         let rtt = sent
-            .filter(|&sent| self.syn_tries == 1 || names(sent))
+            .filter(|&sent| self.syn.tries == 1 || names(sent))
             .map(|sent| now.since(sent));
-        self.syn_at = None;
-        self.syn_due = false;
-        self.tx.established(self.syn_tries, rtt, coupling);
+        self.syn.at = None;
+        self.due.syn = false;
+        self.tx.established(self.syn.tries, rtt, coupling);
     }
 
     fn synchronized(
@@ -220,9 +225,9 @@ impl Subflow {
         out.acceptable = true;
         let announced = self.announced_to.max(self.rx.nxt) as i64;
         out.in_true_window = position <= announced;
-        self.silence = cx.now.since(self.last_heard);
-        self.last_heard = cx.now;
-        self.keepalive_probes = 0;
+        self.activity.silence = cx.now.since(self.activity.last_heard);
+        self.activity.last_heard = cx.now;
+        self.activity.keepalive_probes = 0;
         self.note_timestamp(seg, position, cx.now);
         self.take_acknowledgement(seg, position, cx, coupling, &mut out);
         self.take_text(seg, position, cx, &mut out);
@@ -237,7 +242,7 @@ impl Subflow {
         let repeated_syn = self.state == TcpState::SynReceived && position == 0;
         if repeated_syn {
             // Linux: `TCPACKSkippedSynRecv`. Our own timer retransmits the answer, too.
-            self.syn_due |= self.probes.admit(now, ChallengeLimit::WINDOW);
+            self.due.syn |= self.answers.probes.admit(now, ChallengeLimit::WINDOW);
         } else {
             self.challenge(now);
         }
@@ -245,7 +250,7 @@ impl Subflow {
         if !(repeated_syn && seg.flags.contains(Flags::ACK)) {
             return false;
         }
-        self.syn_due = false;
+        self.due.syn = false;
         true
     }
 
@@ -253,7 +258,7 @@ impl Subflow {
     /// sequence number (RFC 6191, section 2).
     pub(crate) fn is_newer_connection(&self, syn: &Segment) -> bool {
         let beyond = self.receive_position(syn.seq) > self.rx.nxt as i64;
-        match (self.timestamps, syn.options.timestamps) {
+        match (self.timestamps.state, syn.options.timestamps) {
             (Some(last), Some(new)) => {
                 let advance = new.value.wrapping_sub(last.recent) as i32;
                 advance > 0 || advance == 0 && beyond
@@ -266,14 +271,14 @@ impl Subflow {
     /// Whether timestamps were negotiated but this segment lacks the required one. Such a segment is dropped
     /// (RFC 7323, section 3.2).
     fn lacks_timestamp(&self, seg: &Segment) -> bool {
-        self.timestamps.is_some()
+        self.timestamps.state.is_some()
             && seg.options.timestamps.is_none()
             && !seg.flags.intersects(Flags::RST | Flags::SYN)
     }
 
     /// RFC 7323, section 5.3.
     fn passes_paws(&self, seg: &Segment, now: Instant) -> bool {
-        let (Some(state), Some(ts)) = (self.timestamps, seg.options.timestamps) else {
+        let (Some(state), Some(ts)) = (self.timestamps.state, seg.options.timestamps) else {
             return true;
         };
         if seg.flags.intersects(Flags::RST | Flags::SYN) {
@@ -331,7 +336,10 @@ impl Subflow {
         } else if seg.seq_len() == 0 && position + 1 == self.rx.nxt as i64 {
             // A window probe or keepalive probe (RFC 9293, sections 3.8.4 and 3.8.6.1). Two ends that are one
             // byte apart take each other's answers for probes. The limit ends this loop.
-            self.rx.ack_now |= self.probes.admit(now, ChallengeLimit::PROBES_WINDOW);
+            self.rx.ack_now |= self
+                .answers
+                .probes
+                .admit(now, ChallengeLimit::PROBES_WINDOW);
         } else if seg.seq_len() > 0 || position < self.rx.nxt as i64 {
             self.challenge(now);
         }
@@ -344,7 +352,7 @@ impl Subflow {
     /// Whether a segment that the handshake cannot accept may be answered with a reset now.
     #[cold] // a reset
     pub(crate) fn may_reset(&mut self, now: Instant) -> bool {
-        self.probes.admit(now, ChallengeLimit::WINDOW)
+        self.answers.probes.admit(now, ChallengeLimit::WINDOW)
     }
 
     /// RFC 5961, section 3.2.
@@ -360,8 +368,8 @@ impl Subflow {
 
     #[cold] // an unacceptable segment
     fn challenge(&mut self, now: Instant) {
-        if self.challenges.admit(now, ChallengeLimit::WINDOW) {
-            self.challenge_due = true;
+        if self.answers.challenges.admit(now, ChallengeLimit::WINDOW) {
+            self.due.challenge = true;
         }
     }
 
@@ -386,7 +394,7 @@ impl Subflow {
             self.challenge(cx.now);
             return false;
         }
-        if ack < self.tx.una as i64 - self.max_send_window as i64 {
+        if ack < self.tx.una as i64 - self.peer_window.largest as i64 {
             self.challenge(cx.now);
             return false;
         }
@@ -400,10 +408,10 @@ impl Subflow {
             return false;
         }
         self.complete_handshake(seg, now, coupling);
-        self.send_window = self.scaled(seg);
-        self.max_send_window = self.send_window;
-        self.tx.on_window(1, self.send_window);
-        self.window_from = (0, 1);
+        self.peer_window.current = self.scaled(seg);
+        self.peer_window.largest = self.peer_window.current;
+        self.tx.on_window(1, self.peer_window.current);
+        self.peer_window.from = (0, 1);
         true
     }
 
@@ -416,14 +424,14 @@ impl Subflow {
         let shift = if seg.flags.contains(Flags::SYN) {
             0
         } else {
-            self.send_scale
+            self.scales.send
         };
         u64::from(seg.window) << shift
     }
 
     /// RFC 7323, section 4.3.
     fn note_timestamp(&mut self, seg: &Segment, position: i64, now: Instant) {
-        if let (Some(state), Some(ts)) = (&mut self.timestamps, seg.options.timestamps)
+        if let (Some(state), Some(ts)) = (&mut self.timestamps.state, seg.options.timestamps)
             && position <= self.last_ack_sent as i64
             && (ts.value.wrapping_sub(state.recent) as i32) >= 0
         {
@@ -445,19 +453,19 @@ impl Subflow {
         let ack = self.send_position(seg.ack).max(0) as u64;
         let window = self.scaled(seg);
         out.window = window;
-        let same_window = cx.data_level_window || window == self.send_window;
+        let same_window = cx.data_level_window || window == self.peer_window.current;
         let from = (position.max(0) as u64, ack);
         if ack >= self.tx.una
-            && (from.0 > self.window_from.0
-                || from.0 == self.window_from.0 && from.1 >= self.window_from.1)
+            && (from.0 > self.peer_window.from.0
+                || from.0 == self.peer_window.from.0 && from.1 >= self.peer_window.from.1)
         {
-            self.send_window = window;
-            self.max_send_window = self.max_send_window.max(window);
-            self.window_from = from;
+            self.peer_window.current = window;
+            self.peer_window.largest = self.peer_window.largest.max(window);
+            self.peer_window.from = from;
         }
         if self.tx.on_window(ack, window) {
-            self.persist_at = None;
-            self.persist_tries = 0;
+            self.persist.at = None;
+            self.persist.tries = 0;
         }
         let mut sacks = [(0, 0); 4];
         let (count, dsack) = match self.tx.sack && !seg.options.sack.is_empty() {
@@ -481,12 +489,13 @@ impl Subflow {
             new_data: cx.new_data,
             echo: self
                 .timestamps
+                .state
                 .and(seg.options.timestamps)
                 .map(|ts| self.echoed(ts)),
         };
         out.ack = self.tx.on_ack(cx.now, &input, coupling);
         if out.ack.acked > 0 {
-            if self.dead && self.silence >= OUTAGE {
+            if self.dead && self.activity.silence >= OUTAGE {
                 self.tx.cc.on_return();
             }
             self.dead = false;
@@ -633,14 +642,14 @@ impl Subflow {
 
     /// Our clock, in ms, when the segment was sent whose timestamp the peer echoes.
     fn echoed(&self, timestamps: Timestamps) -> u32 {
-        timestamps.echo.wrapping_sub(self.timestamp_offset)
+        timestamps.echo.wrapping_sub(self.timestamps.offset)
     }
 
     /// The timestamps option of an outgoing segment. The clock ticks every 1 ms (RFC 7323, section 5.4) and
     /// starts at the subflow's own offset.
     pub(crate) fn timestamps_now(&self, now: Instant, syn: bool) -> Option<Timestamps> {
-        let value = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
-        match self.timestamps {
+        let value = (now.as_millis() as u32).wrapping_add(self.timestamps.offset);
+        match self.timestamps.state {
             Some(state) => Some(Timestamps {
                 value,
                 echo: state.recent,

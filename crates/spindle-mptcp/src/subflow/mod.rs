@@ -4,6 +4,7 @@
 pub(crate) mod input;
 pub(crate) mod loss;
 pub(crate) mod output;
+mod parts;
 pub(crate) mod receiver;
 pub(crate) mod rtt;
 pub(crate) mod scoreboard;
@@ -11,13 +12,17 @@ pub(crate) mod sender;
 
 use std::sync::Arc;
 
-use spindle_units::{Duration, Instant, prefetch};
+use spindle_units::{Instant, prefetch};
 use spindle_wire::{Endpoint, SeqNumber};
 
 use crate::config::Config;
 use crate::congestion::Coupling;
 use crate::stage::{Stage, StageContext};
 use crate::types::{SubflowId, or_far_future};
+use parts::{
+    AddressIds, AnswerLimits, Backup, ControlDue, InitialSequenceNumbers, LargestSegment,
+    PeerActivity, PeerWindow, PersistTimer, Scheduling, SynTimer, Timestamps, WindowScales,
+};
 use receiver::Receiver;
 use sender::Sender;
 
@@ -84,13 +89,6 @@ pub(crate) struct JoinState {
     pub(crate) repeats: u32,
 }
 
-/// The timestamps option's state (RFC 7323).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TimestampState {
-    pub(crate) recent: u32,
-    pub(crate) recent_at: Instant,
-}
-
 /// Which of a subflow's timers expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -121,99 +119,33 @@ pub(crate) struct Subflow {
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
     pub(crate) stage: Option<Box<dyn Stage>>,
-    iss: SeqNumber,
-    irs: SeqNumber,
+    isn: InitialSequenceNumbers,
     planned: usize,
-    /// Payload bytes of the largest segment without options: as both ends agreed, and as the path can carry.
-    agreed_segment: u64,
-    path_segment: u64,
-    /// Window scale of the windows that the peer announces, and of the windows that we announce.
-    send_scale: u8,
-    receive_scale: u8,
-    scaling: bool,
-    /// The window that the peer last announced, in bytes. `window_from` holds the sequence and acknowledgement
-    /// number of the segment that announced it (RFC 9293, SND.WL1 and SND.WL2).
-    pub(crate) send_window: u64,
-    pub(crate) max_send_window: u64,
-    window_from: (u64, u64),
+    segment: LargestSegment,
+    scales: WindowScales,
+    pub(crate) peer_window: PeerWindow,
     /// Right edge of the window that we announced, as a position.
     pub(crate) announced_to: u64,
-    timestamps: Option<TimestampState>,
-    timestamp_offset: u32,
+    timestamps: Timestamps,
     last_ack_sent: u64,
     /// Control segments that must be sent.
-    pub(crate) syn_due: bool,
-    pub(crate) challenge_due: bool,
-    pub(crate) probe_due: bool,
-    /// When to probe the peer's window on this subflow next. Set while that window holds back new data and no
-    /// outstanding segment would elicit an acknowledgement (RFC 9293, section 3.8.6.1).
-    persist_at: Option<Instant>,
-    persist_tries: u32,
-    syn_at: Option<Instant>,
-    pub(crate) syn_tries: u32,
-    syn_sent_at: Option<Instant>,
+    pub(crate) due: ControlDue,
+    persist: PersistTimer,
+    pub(crate) syn: SynTimer,
     /// We want to close: a FIN follows all data.
     pub(crate) closing: bool,
     pub(crate) over_at: Option<Instant>,
-    challenges: ChallengeLimit,
-    /// A separate limit for answers to probes and repeated SYNs, and for resets during the handshake.
-    probes: ChallengeLimit,
+    answers: AnswerLimits,
     /// The application has been notified of this subflow.
     pub(crate) reported_established: bool,
-    pub(crate) last_heard: Instant,
-    /// How long the peer had been silent when its latest segment arrived.
-    silence: Duration,
-    keepalive_probes: u32,
-    /// The peer or we requested to use this subflow only if no other subflow is usable.
-    pub(crate) backup_local: bool,
-    pub(crate) backup_remote: bool,
-    pub(crate) address_id_local: u8,
-    pub(crate) address_id_remote: u8,
+    pub(crate) activity: PeerActivity,
+    pub(crate) backup: Backup,
+    pub(crate) address_ids: AddressIds,
     /// Its data have been reinjected. No new data are sent here until it makes progress.
     pub(crate) dead: bool,
-    /// No new data are assigned to it any more, unless no other subflow is available.
-    pub(crate) draining: bool,
+    pub(crate) scheduling: Scheduling,
     /// Number of consecutive acknowledgements of data that carried no MPTCP option.
     pub(crate) silent_acks: u8,
-    /// Highest data offset that the redundant scheduler sent on this subflow.
-    pub(crate) redundant_next: u64,
-    /// No penalty before this time. Opportunistic retransmission penalises once per RTT.
-    pub(crate) penalised_at: Option<Instant>,
-}
-
-/// Limits how many answers are sent to unacceptable segments (RFC 5961, section 7). Each subflow has its own
-/// limit, as Linux connections do (`tcp_invalid_ratelimit`). A shared limit would leak information about other
-/// connections (CVE-2016-5696).
-///
-/// Old data are always acknowledged, as in Linux (`tcp_oow_rate_limited`). Two ends cannot answer each other's
-/// acknowledgements with data endlessly, and a peer whose acknowledgements were lost needs each answer.
-#[derive(Clone, Copy, Debug, Default)]
-struct ChallengeLimit {
-    since: Instant,
-    sent: u32,
-    /// Answers granted in total.
-    total: u64,
-}
-
-impl ChallengeLimit {
-    const WINDOW: Duration = Duration::from_secs(5);
-    /// Window for answers to probes, as in Linux (`tcp_invalid_ratelimit`).
-    const PROBES_WINDOW: Duration = Duration::from_millis(500);
-    const MOST: u32 = 10;
-
-    fn admit(&mut self, now: Instant, window: Duration) -> bool {
-        if now.since(self.since) >= window {
-            *self = Self {
-                since: now,
-                sent: 0,
-                total: self.total,
-            };
-        }
-        self.sent = self.sent.saturating_add(1);
-        let granted = self.sent <= Self::MOST;
-        self.total += u64::from(granted);
-        granted
-    }
 }
 
 /// Initial numbers of a subflow. An attacker who does not see its segments cannot guess them.
@@ -266,46 +198,42 @@ impl Subflow {
             tx: Sender::new(config.clone(), usize::from(n.id), n.planned),
             rx,
             stage,
-            iss: n.initial.sequence,
-            timestamp_offset: n.initial.timestamp_offset,
-            irs: peer_isn.unwrap_or_default(),
+            isn: InitialSequenceNumbers {
+                iss: n.initial.sequence,
+                irs: peer_isn.unwrap_or_default(),
+            },
             planned: n.planned,
-            agreed_segment: u64::from(config.tcp.mss),
-            path_segment: u64::MAX,
-            send_scale: 0,
-            receive_scale,
-            scaling: false,
-            send_window: 0,
-            max_send_window: 0,
-            window_from: (0, 0),
+            segment: LargestSegment {
+                agreed: u64::from(config.tcp.mss),
+                path: u64::MAX,
+            },
+            scales: WindowScales {
+                receive: receive_scale,
+                ..WindowScales::default()
+            },
+            peer_window: PeerWindow::default(),
             announced_to: 0,
-            timestamps: None,
+            timestamps: Timestamps {
+                state: None,
+                offset: n.initial.timestamp_offset,
+            },
             last_ack_sent: 0,
-            syn_due: true,
-            challenge_due: false,
-            probe_due: false,
-            persist_at: None,
-            persist_tries: 0,
-            syn_at: None,
-            syn_tries: 0,
-            syn_sent_at: None,
+            due: ControlDue {
+                syn: true,
+                ..ControlDue::default()
+            },
+            persist: PersistTimer::default(),
+            syn: SynTimer::default(),
             closing: false,
             over_at: None,
-            challenges: ChallengeLimit::default(),
-            probes: ChallengeLimit::default(),
+            answers: AnswerLimits::default(),
             reported_established: false,
-            last_heard: now,
-            silence: Duration::ZERO,
-            keepalive_probes: 0,
-            backup_local: false,
-            backup_remote: false,
-            address_id_local: 0,
-            address_id_remote: 0,
+            activity: PeerActivity::new(now),
+            backup: Backup::default(),
+            address_ids: AddressIds::default(),
             dead: false,
-            draining: false,
+            scheduling: Scheduling::default(),
             silent_acks: 0,
-            redundant_next: 0,
-            penalised_at: None,
             config: config.clone(),
         }
     }
@@ -344,12 +272,12 @@ impl Subflow {
 
     /// Challenge ACKs granted so far.
     pub(crate) fn challenge_acks(&self) -> u64 {
-        self.challenges.total
+        self.answers.challenges.total
     }
 
     /// The SYN/ACK was sent as a SYN cookie at an unknown time (RFC 4987), so no RTT is measured from it.
     pub(crate) fn answered_by_cookie(&mut self) {
-        self.syn_sent_at = None;
+        self.syn.sent_at = None;
     }
 
     /// Whether data may be sent here now: both directions are established, and the MPTCP handshake is complete.
@@ -367,7 +295,7 @@ impl Subflow {
     pub(crate) fn window_is_open(&self, any: bool) -> bool {
         let least = match any {
             true => 1,
-            false => self.tx.mss.min(self.max_send_window / 2).max(1),
+            false => self.tx.mss.min(self.peer_window.largest / 2).max(1),
         };
         self.tx.window_room() >= least
     }
@@ -375,16 +303,16 @@ impl Subflow {
     /// The peer's window on this subflow holds back new data. Schedules a window probe if no outstanding
     /// segment will elicit an acknowledgement.
     pub(crate) fn await_window(&mut self, now: Instant) {
-        if self.persist_at.is_none() && self.tx.board.is_empty() && !self.probe_due {
+        if self.persist.at.is_none() && self.tx.board.is_empty() && !self.due.probe {
             let rto = self.tx.rtt.rto();
-            let wait = rto * (1 << self.persist_tries.min(16));
-            self.persist_at = Some(now + wait.min(self.config.tcp.max_rto.max(rto)));
+            let wait = rto * (1 << self.persist.tries.min(16));
+            self.persist.at = Some(now + wait.min(self.config.tcp.max_rto.max(rto)));
         }
     }
 
     /// Whether the subflow is a backup at the request of either end.
     pub(crate) fn is_backup(&self) -> bool {
-        self.backup_local || self.backup_remote
+        self.backup.local || self.backup.remote
     }
 
     /// The path carries IP packets of `mtu` bytes. With `floor`, smaller values than every path must carry are
@@ -398,17 +326,17 @@ impl Subflow {
         };
         // A TCP header without options: 20 bytes.
         let mtu = if floor { mtu.max(least) } else { mtu };
-        self.path_segment = u64::from(mtu.saturating_sub(header + 20));
+        self.segment.path = u64::from(mtu.saturating_sub(header + 20));
         self.apply_path_mtu(now);
     }
 
     /// Adapts the sender's segment size to the path after either of them changed.
     fn apply_path_mtu(&mut self, now: Instant) {
-        if self.path_segment == u64::MAX {
+        if self.segment.path == u64::MAX {
             return;
         }
         let options = self.options_room();
-        let mss = self.path_segment.saturating_sub(options).max(1);
+        let mss = self.segment.path.saturating_sub(options).max(1);
         self.tx.limit_path_mss(now, mss);
     }
 
@@ -427,28 +355,28 @@ impl Subflow {
 
     /// Bytes subtracted from every segment for options.
     fn options_room(&self) -> u64 {
-        self.agreed_segment.saturating_sub(self.tx.agreed_mss())
+        self.segment.agreed.saturating_sub(self.tx.agreed_mss())
     }
 
     /// Wire sequence number of a position.
     pub(crate) fn seq(&self, position: u64) -> SeqNumber {
-        self.iss + position as u32
+        self.isn.iss + position as u32
     }
 
     /// The sequence number expected next from the peer.
     pub(crate) fn expected(&self) -> SeqNumber {
-        self.irs + self.rx.nxt as u32
+        self.isn.irs + self.rx.nxt as u32
     }
 
     /// Position of the peer's sequence number `seq`, which lies within 2^31 of the next expected one.
     pub(crate) fn receive_position(&self, seq: SeqNumber) -> i64 {
-        let expected = self.irs + self.rx.nxt as u32;
+        let expected = self.isn.irs + self.rx.nxt as u32;
         self.rx.nxt as i64 + i64::from(seq.distance(expected))
     }
 
     /// Position of an acknowledgement number, which lies within 2^31 of the lowest unacknowledged one.
     pub(crate) fn send_position(&self, ack: SeqNumber) -> i64 {
-        let una = self.iss + self.tx.una as u32;
+        let una = self.isn.iss + self.tx.una as u32;
         self.tx.una as i64 + i64::from(ack.distance(una))
     }
 
@@ -480,8 +408,8 @@ impl Subflow {
     #[inline(always)]
     pub(crate) fn next_deadline(&self) -> Instant {
         let own = or_far_future(self.rx.ack_by).min(or_far_future(self.over_at));
-        let own = own.min(or_far_future(self.persist_at));
-        let mut due = self.tx.next_deadline().min(or_far_future(self.syn_at));
+        let own = own.min(or_far_future(self.persist.at));
+        let mut due = self.tx.next_deadline().min(or_far_future(self.syn.at));
         due = due.min(own);
         if let Origin::Join(j) = &self.origin {
             due = due.min(or_far_future(j.repeat_at));
@@ -499,7 +427,11 @@ impl Subflow {
         let k = self.config.tcp.keepalive?;
         let quiet =
             self.state.is_synchronized() && self.tx.board.is_empty() && self.over_at.is_none();
-        quiet.then(|| self.last_heard + k.idle + k.interval * u64::from(self.keepalive_probes))
+        quiet.then(|| {
+            self.activity.last_heard
+                + k.idle
+                + k.interval * u64::from(self.activity.keepalive_probes)
+        })
     }
 
     /// Processes one expired timer. Must be called until it returns [`Due::Nothing`].
@@ -509,15 +441,15 @@ impl Subflow {
             self.state = TcpState::Closed;
             return Due::Over;
         }
-        if self.syn_at.is_some_and(|t| t <= now) {
-            self.syn_at = None;
-            if self.syn_tries > self.config.tcp.syn_retries {
+        if self.syn.at.is_some_and(|t| t <= now) {
+            self.syn.at = None;
+            if self.syn.tries > self.config.tcp.syn_retries {
                 self.state = TcpState::Closed;
                 return Due::SynFailed;
             }
             self.tx.counters.timeouts += 1;
             self.tx.rtt.back_off();
-            self.syn_due = true;
+            self.due.syn = true;
             return Due::Syn;
         }
         if self.rx.ack_by.is_some_and(|t| t <= now) {
@@ -529,19 +461,19 @@ impl Subflow {
         {
             return self.repeat_join_ack();
         }
-        if self.persist_at.is_some_and(|t| t <= now) {
-            self.persist_at = None;
-            self.persist_tries = self.persist_tries.saturating_add(1);
-            self.probe_due = true;
+        if self.persist.at.is_some_and(|t| t <= now) {
+            self.persist.at = None;
+            self.persist.tries = self.persist.tries.saturating_add(1);
+            self.due.probe = true;
         }
         if let Some(k) = self.config.tcp.keepalive
             && self.keepalive_at().is_some_and(|t| t <= now)
         {
-            self.keepalive_probes += 1;
-            if self.keepalive_probes > k.probes {
+            self.activity.keepalive_probes += 1;
+            if self.activity.keepalive_probes > k.probes {
                 return Due::KeepaliveFailed;
             }
-            self.probe_due = true;
+            self.due.probe = true;
         }
         match self.tx.on_timer(now, coupling) {
             sender::Expired::Nothing => Due::Nothing,

@@ -36,7 +36,7 @@ impl Subflow {
         (seg.ack, seg.flags) = (SeqNumber(0), Flags::NONE);
         if self.state != TcpState::SynSent {
             seg.flags = Flags::ACK;
-            seg.ack = self.irs + self.rx.nxt as u32;
+            seg.ack = self.isn.irs + self.rx.nxt as u32;
             self.last_ack_sent = self.rx.nxt;
         }
         if self.rx.ece && self.tx.ecn {
@@ -57,8 +57,8 @@ impl Subflow {
             (self.rx.nxt + cx.window).max(self.announced_to) - self.rx.nxt
         };
         let synchronized = !matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
-        let scale = if synchronized && self.scaling {
-            self.receive_scale
+        let scale = if synchronized && self.scales.negotiated {
+            self.scales.receive
         } else {
             0
         };
@@ -71,13 +71,13 @@ impl Subflow {
     /// The SYN or SYN/ACK that is due, with the connection's `rare` options.
     pub(crate) fn build_syn(&mut self, cx: OutputContext, options: Options) -> Segment {
         let answer = self.state == TcpState::SynReceived;
-        self.syn_due = false;
-        self.syn_tries += 1;
-        self.syn_sent_at = Some(cx.now);
-        self.syn_at = Some(cx.now + self.tx.rtt.rto());
+        self.due.syn = false;
+        self.syn.tries += 1;
+        self.syn.sent_at = Some(cx.now);
+        self.syn.at = Some(cx.now + self.tx.rtt.rto());
         self.tx.nxt = self.tx.nxt.max(1);
         let mut seg = self.plain(cx, options);
-        seg.seq = self.iss;
+        seg.seq = self.isn.iss;
         seg.options.timestamps = self.timestamps_now(cx.now, true);
         seg.flags |= Flags::SYN;
         let ecn = self.config.tcp.ecn != EcnMode::Off;
@@ -85,7 +85,7 @@ impl Subflow {
             seg.flags |= Flags::ECE;
         } else if !answer && ecn {
             // ECN is not requested again if the SYN seems to be lost because of it (RFC 3168, section 6.1.1.1).
-            if self.syn_tries <= 2 {
+            if self.syn.tries <= 2 {
                 seg.flags |= Flags::ECE | Flags::CWR;
             }
         }
@@ -93,7 +93,8 @@ impl Subflow {
         let (mss, scaling, sack) = (config.mss, config.window_scaling, config.sack);
         let rare = seg.options.rare_mut();
         rare.mss = Some(mss.min(65_495) as u16);
-        rare.window_scale = (scaling && (!answer || self.scaling)).then_some(self.receive_scale);
+        rare.window_scale =
+            (scaling && (!answer || self.scales.negotiated)).then_some(self.scales.receive);
         rare.sack_permitted = sack && (!answer || self.tx.sack);
         seg
     }
@@ -122,7 +123,7 @@ impl Subflow {
     /// A segment acknowledges everything that has arrived.
     fn note_acknowledged(&mut self) {
         self.rx.acked();
-        self.challenge_due = false;
+        self.due.challenge = false;
     }
 
     /// Whether there are SACK blocks to send.
@@ -139,7 +140,7 @@ impl Subflow {
         }
         // Two padding bytes, kind and length, then 8 bytes per block.
         let blocks = (room - 4) / 8;
-        let irs = self.irs;
+        let irs = self.isn.irs;
         for (left, right) in self.rx.sack_blocks(blocks) {
             seg.options.sack.push(irs + left as u32, irs + right as u32);
         }
@@ -148,7 +149,7 @@ impl Subflow {
     /// A keepalive or window probe. Its sequence number is old, so that the peer must answer (RFC 9293,
     /// section 3.8.4).
     pub(crate) fn build_probe(&mut self, cx: OutputContext, options: Options) -> Segment {
-        self.probe_due = false;
+        self.due.probe = false;
         let mut seg = self.build_ack_without_sack(cx, options);
         seg.seq = self.seq(self.tx.una) - 1;
         seg
@@ -251,7 +252,7 @@ impl Subflow {
     /// Whether a segment with `len` bytes of payload has room for `options` and the timestamps, which are added
     /// later.
     pub(crate) fn has_room_for(&self, len: usize, options: &Options) -> bool {
-        let timestamps = self.timestamps.map_or(0, |_| Options::TIMESTAMPS_LEN);
+        let timestamps = self.timestamps.state.map_or(0, |_| Options::TIMESTAMPS_LEN);
         len + options.encoded_len() + timestamps <= self.packet_room()
     }
 

@@ -33,9 +33,9 @@ impl Snapshot {
     pub(super) fn refused(&self, why: Refused) -> u64 {
         let c = &self.counters;
         match why {
-            Refused::Connections => c.stack.refused_connections + c.refused,
-            Refused::Memory => c.stack.refused_memory,
-            Refused::Source => c.stack.refused_source,
+            Refused::Connections => c.stack.refused.connections + c.refused,
+            Refused::Memory => c.stack.refused.memory,
+            Refused::Source => c.stack.refused.source,
             Refused::Unreachable | Refused::Tls | Refused::Socks => 0,
         }
     }
@@ -140,21 +140,21 @@ impl Snapshot {
                 "Further subflows accepted",
                 s.subflows_accepted,
             ),
-            ("cookies_sent", "SYN cookies sent", s.cookies_sent),
+            ("cookies_sent", "SYN cookies sent", s.cookies.sent),
             (
                 "cookies_accepted",
                 "Connections made from SYN cookies",
-                s.cookies_accepted,
+                s.cookies.accepted,
             ),
             (
                 "joins_refused",
                 "Joins refused for want of room",
-                s.joins_refused,
+                s.joins.refused,
             ),
             (
                 "join_hmac_failures",
                 "Joins with a wrong HMAC",
-                s.join_hmac_failures,
+                s.joins.hmac_failures,
             ),
             (
                 "challenge_acks",
@@ -188,17 +188,17 @@ impl Snapshot {
             (
                 "cookies_refused",
                 "Acknowledgements refused because their SYN cookie was false or too old",
-                s.cookies_refused,
+                s.cookies.refused,
             ),
             (
                 "joins_unknown",
                 "Joins refused because no connection has their token",
-                s.joins_unknown,
+                s.joins.unknown,
             ),
             (
                 "joins_prohibited",
                 "Joins refused at an address where none are taken",
-                s.joins_prohibited,
+                s.joins.prohibited,
             ),
             (
                 "add_addr_refused",

@@ -167,7 +167,7 @@ impl Connection {
                 let config = opening(&self.config);
                 let sf = &mut self.subflows[i];
                 sf.stage = None;
-                sf.draining = false;
+                sf.scheduling.draining = false;
                 sf.keep_to(config);
             }
         }
@@ -270,8 +270,8 @@ impl Connection {
         });
         let draining = up || !self.extensions.scatter.late;
         // Write access makes the subflow's summary stale.
-        if self.subflows[first].draining != draining {
-            self.subflows[first].draining = draining;
+        if self.subflows[first].scheduling.draining != draining {
+            self.subflows[first].scheduling.draining = draining;
         }
     }
 }

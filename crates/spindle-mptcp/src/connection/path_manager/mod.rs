@@ -222,7 +222,7 @@ impl Connection {
     pub(super) fn local_id(&mut self, addr: IpAddr) -> Option<u8> {
         let (subflows, signals) = (&self.subflows, &self.paths.signals);
         let in_use =
-            |id: u8| subflows.iter().any(|s| s.address_id_local == id) || signals.speak_of(id);
+            |id: u8| subflows.iter().any(|s| s.address_ids.local == id) || signals.speak_of(id);
         let id = self.paths.local.assign(addr, in_use)?;
         self.paths.signals.forget_removal(id);
         Some(id)

@@ -357,7 +357,7 @@ impl Connection {
         if let Some(i) = self.index(subflow)
             && self.is_multipath()
         {
-            self.subflows[i].backup_local = backup;
+            self.subflows[i].backup.local = backup;
             let priorities = &mut self.paths.signals.priorities;
             priorities.retain(|p| p.0 != subflow);
             priorities.push((subflow, backup));
@@ -377,7 +377,7 @@ impl Connection {
             self.on_add_addr(a);
         }
         if let Some(MpPrio { backup }) = rare.mp_prio {
-            self.subflows[i].backup_remote = backup;
+            self.subflows[i].backup.remote = backup;
         }
         if let Some(RemoveAddr { address_ids }) = &rare.remove_addr {
             for gone in address_ids.iter().copied() {
@@ -448,7 +448,7 @@ impl Connection {
             let s = &self.subflows[i];
             let leaving = &self.paths.signals.leaving;
             let known = leaving.iter().any(|l| l.subflow == s.id);
-            if s.address_id_remote != gone || known || !s.state.is_synchronized() {
+            if s.address_ids.remote != gone || known || !s.state.is_synchronized() {
                 continue;
             }
             self.probe_removed(now, i);
@@ -463,7 +463,7 @@ impl Connection {
             self.settle_draining();
             self.reinject_from(i, true);
         }
-        self.subflows[i].probe_due = true;
+        self.subflows[i].due.probe = true;
         self.paths.signals.leaving.push(Leaving {
             subflow,
             since: now,
@@ -483,14 +483,15 @@ impl Connection {
             };
             let s = &mut self.subflows[i];
             // An answer takes a round trip. A segment that arrived sooner was sent before the probe arrived.
-            let answered = s.last_heard >= l.since + s.tx.rtt.minimum().unwrap_or_default();
-            let (heard, rto) = (answered && s.last_heard > l.since, s.tx.rtt.rto());
+            let answered =
+                s.activity.last_heard >= l.since + s.tx.rtt.minimum().unwrap_or_default();
+            let (heard, rto) = (answered && s.activity.last_heard > l.since, s.tx.rtt.rto());
             if heard {
                 s.dead = false;
                 self.settle_draining();
                 self.paths.signals.leaving.remove(k);
             } else if l.probes < REMOVAL_PROBES {
-                s.probe_due = true;
+                s.due.probe = true;
                 let l = &mut self.paths.signals.leaving[k];
                 l.next_at = now + rto * (1 << l.probes);
                 l.probes += 1;

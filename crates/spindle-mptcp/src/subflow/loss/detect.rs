@@ -2,6 +2,15 @@
 
 use crate::tcp_config::LossConfig;
 
+/// Duplicate acknowledgements since the left edge last moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DuplicateAcks {
+    /// Their number.
+    pub(crate) count: u32,
+    /// Number of segments presumed to have arrived, one per duplicate ACK. Used without SACK.
+    pub(crate) presumed: u64,
+}
+
 /// The duplicate-ACK threshold in force, in segments: the configured threshold or that of Early Retransmit
 /// (RFC 5827, section 3.2, segment-based). With fewer than four segments outstanding and no new data to send,
 /// Early Retransmit's threshold is one less than the number of outstanding segments. If reordering has `raised`

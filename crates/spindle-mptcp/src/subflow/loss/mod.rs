@@ -10,5 +10,6 @@ pub(crate) mod frto;
 pub(crate) mod prr;
 pub(crate) mod rack;
 pub(crate) mod reordering;
+pub(crate) mod spurious;
 pub(crate) mod tlp;
 pub(crate) mod undo;

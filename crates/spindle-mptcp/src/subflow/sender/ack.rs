@@ -50,7 +50,7 @@ impl Sender {
         a: &AckInput<'_>,
         coupling: &mut Coupling,
     ) -> AckEffect {
-        self.acknowledgements += 1;
+        self.spurious.acknowledgements += 1;
         let prior_in_flight = self.in_flight();
         // The value that a congestion signal in this acknowledgement halves (RFC 5681, section 3.1), without
         // the segments that Limited Transmit sent beyond cwnd.
@@ -89,7 +89,7 @@ impl Sender {
             a.repeats && !advanced
         };
         self.count_duplicates(advanced, duplicate, newly_sacked > 0, cumulative);
-        if self.frto != Frto::Off {
+        if self.spurious.frto != Frto::Off {
             self.frto_step(now, advanced, &delivered, duplicate || a.repeats);
         }
         let entered = self.update_phase(now, a, advanced, flight, coupling);
@@ -110,7 +110,7 @@ impl Sender {
         }
         if self.tlp.on_ack(self.una, a.dsack.is_some()) && matches!(self.phase, Phase::Open) {
             self.cc.on_signal(now, flight, Signal::Loss, coupling);
-            self.reduced_until = self.nxt;
+            self.marks.reduced_until = self.nxt;
         }
         self.rearm(now, advanced);
         if self.search.is_some() {
@@ -177,7 +177,7 @@ impl Sender {
 
     #[cold] // a spurious retransmission
     fn on_dsack(&mut self, now: Instant, left: u64) {
-        let (spurious, all) = self.undo.on_dsack(left);
+        let (spurious, all) = self.spurious.undo.on_dsack(left);
         if spurious && self.counters.retransmissions > self.counters.spurious_retransmits {
             self.counters.spurious_retransmits += 1;
             self.rack.on_dsack(self.una, self.nxt);
@@ -192,27 +192,29 @@ impl Sender {
     fn undo_reduction(&mut self, now: Instant) {
         let recovers = !matches!(self.phase, Phase::Open);
         // After the recovery has ended an undo visits no segments.
-        if recovers && !self.undo_credit.grants(self.acknowledgements) {
+        if recovers && !self.spurious.may_undo() {
             return;
         }
         self.cc.undo(now);
         self.counters.undos += 1;
         if recovers {
-            self.undo_credit.spend(self.board.clear_lost());
+            self.spurious.credit.spend(self.board.clear_lost());
             self.phase = Phase::Open;
         }
-        self.reduced_until = self.una;
+        self.marks.reduced_until = self.una;
     }
 
     fn count_duplicates(&mut self, advanced: bool, duplicate: bool, sacked: bool, cumulative: u64) {
         if advanced {
             // RFC 6675, section 5: the count starts again with each cumulative advance.
-            self.dupacks = 0;
-            self.presumed = match self.phase {
+            self.duplicates.count = 0;
+            self.duplicates.presumed = match self.phase {
                 Phase::Open => 0,
                 _ => {
                     let segments = cumulative.div_ceil(self.mss);
-                    self.presumed.saturating_sub(segments.saturating_sub(1))
+                    self.duplicates
+                        .presumed
+                        .saturating_sub(segments.saturating_sub(1))
                 }
             };
         } else if duplicate {
@@ -222,10 +224,11 @@ impl Sender {
 
     #[inline(never)] // a duplicate acknowledgement
     fn count_duplicate(&mut self, sacked: bool) {
-        self.dupacks += 1;
+        self.duplicates.count += 1;
         if !sacked {
             let segments = self.board.outstanding().div_ceil(self.mss);
-            self.presumed = (self.presumed + 1).min(segments.saturating_sub(1));
+            self.duplicates.presumed =
+                (self.duplicates.presumed + 1).min(segments.saturating_sub(1));
         }
     }
 
@@ -236,6 +239,7 @@ impl Sender {
             _ => true,
         };
         match self
+            .spurious
             .frto
             .on_ack(advanced, complete, delivered.original, duplicate)
         {
@@ -261,8 +265,8 @@ impl Sender {
             Phase::Recovery { .. } => self.continue_recovery(now, advanced, flight, coupling),
             Phase::Loss { point } if self.una >= point => {
                 self.phase = Phase::Open;
-                self.frto = Frto::Off;
-                self.presumed = 0;
+                self.spurious.frto = Frto::Off;
+                self.duplicates.presumed = 0;
                 self.rack.on_recovered();
             }
             Phase::Loss { .. } => {
@@ -296,7 +300,7 @@ impl Sender {
         if self.sack {
             return self.detect_by_sack(now, threshold, flight, coupling);
         }
-        if self.dupacks >= threshold && self.una > self.recover {
+        if self.duplicates.count >= threshold && self.una > self.marks.recover {
             self.enter_recovery(now, flight, coupling);
             let front = self.board.front().map_or(0, |s| s.start);
             self.board.mark_lost(front);
@@ -317,7 +321,8 @@ impl Sender {
             .board
             .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
         let front = self.board.front().map_or(0, |s| s.start);
-        let lost = frontier > front || (self.dupacks >= threshold && self.board.sacked_bytes() > 0);
+        let lost = frontier > front
+            || (self.duplicates.count >= threshold && self.board.sacked_bytes() > 0);
         if !lost {
             return false;
         }
@@ -378,8 +383,8 @@ impl Sender {
         } else if prr.is_some() {
             self.cc.set_cwnd(self.cc.ssthresh());
         }
-        self.presumed = 0;
-        self.dupacks = 0;
+        self.duplicates.presumed = 0;
+        self.duplicates.count = 0;
         self.force_repeat = false;
         self.rack.on_recovered();
     }

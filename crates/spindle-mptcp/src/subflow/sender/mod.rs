@@ -4,6 +4,7 @@
 //! This module does not handle segments or options. `subflow` translates them.
 
 mod ack;
+mod gates;
 mod mtu_search;
 mod output_queue;
 mod pacing;
@@ -21,19 +22,19 @@ pub(crate) use timers::Expired;
 use crate::config::Config;
 use crate::congestion::{Congestion, Coupling, Parameters};
 use crate::subflow::loss::{
-    detect,
+    detect::{self, DuplicateAcks},
     frto::Frto,
     prr::Prr,
     rack::Rack,
     reordering::Reordering,
+    spurious::Spurious,
     tlp::Tlp,
-    undo::{Undo, UndoCredit},
 };
 use crate::subflow::rtt::RttEstimator;
 use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap, Uses};
+use gates::Gates;
 use mtu_search::MtuSearch;
-use output_queue::OutputQueue;
-use pacing::{Pacer, PacingInput};
+use pacing::PacingInput;
 
 /// The current phase of loss recovery.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +110,17 @@ pub enum SendKind {
     Parity,
 }
 
+/// Positions that past events of loss recovery refer to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    /// RFC 6582's `recover`: no fast retransmit until data beyond this position are acknowledged.
+    recover: u64,
+    /// The window is not reduced again until this is acknowledged (RFC 3168, section 6.1.2).
+    reduced_until: u64,
+    /// RescueRxt (RFC 6675, section 2): at most one rescue retransmission until `una` is beyond this position.
+    rescued_to: u64,
+}
+
 /// The sender of a subflow.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -136,32 +148,18 @@ pub(crate) struct Sender {
     /// The next new data segment carries CWR (RFC 3168, section 6.1.2).
     pub(crate) cwr_due: bool,
     restart_window: u64,
-    dupacks: u32,
-    /// Number of segments presumed to have arrived, one per duplicate ACK. Used without SACK.
-    presumed: u64,
-    /// RFC 6582's `recover`: no fast retransmit until data beyond this position are acknowledged.
-    recover: u64,
-    /// No further reduction for ECN until this is acknowledged.
-    reduced_until: u64,
-    undo: Undo,
-    undo_credit: UndoCredit,
-    /// Number of acknowledgements processed.
-    acknowledgements: u64,
+    duplicates: DuplicateAcks,
+    marks: Marks,
+    spurious: Spurious,
     reordering: Reordering,
-    frto: Frto,
-    /// New data have been sent in F-RTO's step 2.
-    frto_probed: bool,
     tlp: Tlp,
     rack: Rack,
     rto_at: Option<Instant>,
     reorder_at: Option<Instant>,
     last_sent: Option<Instant>,
-    pacer: Option<Pacer>,
-    output: Option<OutputQueue>,
+    gates: Gates,
     /// Search for the largest segment size that the path carries, if the path is watched.
     search: Option<Box<MtuSearch>>,
-    /// RescueRxt (RFC 6675, section 2): at most one rescue retransmission until `una` is beyond this position.
-    rescued_to: u64,
     /// The next retransmission is sent regardless of the window (RFC 5681, section 3.2, step 3).
     force_repeat: bool,
     /// Consecutive retransmission timeouts without progress.
@@ -217,25 +215,17 @@ impl Sender {
             ecn: false,
             cwr_due: false,
             restart_window: initial,
-            dupacks: 0,
-            presumed: 0,
-            recover: 0,
-            reduced_until: 0,
-            undo: Undo::default(),
-            undo_credit: UndoCredit::default(),
-            acknowledgements: 0,
+            duplicates: DuplicateAcks::default(),
+            marks: Marks::default(),
+            spurious: Spurious::default(),
             reordering: Reordering::default(),
-            frto: Frto::Off,
-            frto_probed: false,
             tlp: Tlp::default(),
             rack: Rack::default(),
             rto_at: None,
             reorder_at: None,
             last_sent: None,
-            pacer: t.pacing.then(Pacer::default),
-            output: t.output_limit.map(OutputQueue::new),
+            gates: Gates::new(t.pacing, t.output_limit),
             search: None,
-            rescued_to: 0,
             force_repeat: false,
             consecutive_timeouts: 0,
             row: index,
@@ -308,7 +298,7 @@ impl Sender {
         if self.sack {
             pipe
         } else {
-            pipe.saturating_sub(self.presumed * self.mss)
+            pipe.saturating_sub(self.duplicates.presumed * self.mss)
         }
     }
 
@@ -359,7 +349,7 @@ impl Sender {
     pub(crate) fn burst_room(&self) -> u64 {
         let room = self.cc.cwnd().saturating_sub(self.in_flight());
         let room = room.min(self.window_room());
-        let quantum = self.pacer.map_or(u64::MAX, |p| p.quantum(&self.pacing()));
+        let quantum = self.gates.quantum(&self.pacing());
         room.min(quantum)
     }
 
@@ -375,36 +365,28 @@ impl Sender {
 
     /// Whether [`Self::is_paced_to`] could ever return false.
     pub(crate) fn is_gated(&self) -> bool {
-        self.pacer.is_some() || self.output.is_some()
+        self.gates.exist()
     }
 
     /// Whether pacing and the host's output queue allow a segment now. If not, [`Self::next_deadline`]
     /// returns when they do.
     pub(crate) fn is_paced_to(&mut self, now: Instant) -> bool {
-        if let Some(output) = &mut self.output
-            && !output.has_room(now)
-        {
-            return false;
-        }
-        let Some(mut pacer) = self.pacer else {
+        if !self.gates.exist() {
             return true;
-        };
-        let may = pacer.may_send(now, &self.pacing());
-        self.pacer = Some(pacer);
-        may
+        }
+        let input = self.pacing();
+        self.gates.are_open(now, &input)
     }
 
     /// `bytes` just sent will leave the host's output queue at time `leaves`.
     pub(crate) fn on_handed_over(&mut self, bytes: u64, leaves: Instant) {
-        if let Some(output) = &mut self.output {
-            output.push(bytes, leaves);
-        }
+        self.gates.on_handed_over(bytes, leaves);
     }
 
     fn pace(&mut self, now: Instant, bytes: u64) {
-        if let Some(mut pacer) = self.pacer {
-            pacer.on_sent(now, bytes, &self.pacing());
-            self.pacer = Some(pacer);
+        if self.gates.pace() {
+            let input = self.pacing();
+            self.gates.on_sent(now, bytes, &input);
         }
     }
 
@@ -417,7 +399,7 @@ impl Sender {
     /// Whether new data should preferably be sent on another subflow: this one has unrepaired losses after a
     /// timeout.
     pub(crate) fn in_loss(&self) -> bool {
-        matches!(self.phase, Phase::Loss { .. }) && !self.frto.holds_repeats()
+        matches!(self.phase, Phase::Loss { .. }) && !self.spurious.frto.holds_repeats()
     }
 
     /// Whether losses after a timeout must be repaired before new data are sent.
@@ -431,12 +413,12 @@ impl Sender {
 
     /// Whether F-RTO waits for new data to be sent, and none have been sent yet.
     pub(crate) fn frto_waits(&self) -> bool {
-        self.frto == Frto::Probing && !self.frto_probed
+        self.spurious.frto == Frto::Probing && !self.spurious.frto_probed
     }
 
     /// F-RTO has no new data to send: falls back to conventional recovery (RFC 5682, step 2b).
     pub(crate) fn frto_give_up(&mut self) {
-        self.frto = Frto::Off;
+        self.spurious.frto = Frto::Off;
     }
 
     /// Records a first transmission in sequence space: a segment, or a burst of several segments under one
@@ -509,7 +491,7 @@ impl Sender {
         self.board.push(sent);
         if len > 0 {
             self.count(len, kind);
-            self.frto_probed |= self.frto == Frto::Probing;
+            self.spurious.frto_probed |= self.spurious.frto == Frto::Probing;
         }
     }
 
@@ -555,7 +537,7 @@ impl Sender {
 
     /// Whether [`Self::next_repeat`] may return a segment.
     pub(crate) fn may_repeat(&self) -> bool {
-        if self.board.unrepeated_bytes() == 0 || self.frto == Frto::Probing {
+        if self.board.unrepeated_bytes() == 0 || self.spurious.frto == Frto::Probing {
             return false;
         }
         let in_flight = self.in_flight();
@@ -569,7 +551,7 @@ impl Sender {
             return None;
         }
         let start = self.board.next_lost()?;
-        if self.frto == Frto::Repeated && start > self.una {
+        if self.spurious.frto == Frto::Repeated && start > self.una {
             return None;
         }
         let len = self.board.get(start)?.seq_len();
@@ -590,7 +572,7 @@ impl Sender {
         }
         let (start, last_resort) = match self.board.next_unsacked_hole() {
             Some(start) => (start, false),
-            None if self.una > self.rescued_to => (self.board.last_unsacked()?, true),
+            None if self.una > self.marks.rescued_to => (self.board.last_unsacked()?, true),
             None => return None,
         };
         let len = self.board.get(start)?.seq_len();
@@ -598,7 +580,7 @@ impl Sender {
             return None;
         }
         if last_resort {
-            self.rescued_to = self.recover;
+            self.marks.rescued_to = self.marks.recover;
         }
         Some(start)
     }
@@ -611,9 +593,9 @@ impl Sender {
             self.count(len, kind);
         }
         if kind == SendKind::Repeat {
-            self.undo.on_deliberate_repeat();
+            self.spurious.undo.on_deliberate_repeat();
         } else {
-            self.undo.on_repeat();
+            self.spurious.undo.on_repeat();
         }
         if let Phase::Recovery { prr: Some(prr), .. } = &mut self.phase {
             prr.on_sent(len);

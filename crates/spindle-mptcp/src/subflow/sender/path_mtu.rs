@@ -113,7 +113,7 @@ impl Sender {
             *prr = None;
             *uncongested = true;
             self.cc.undo(now);
-            self.undo.end();
+            self.spurious.undo.end();
         }
     }
 
@@ -178,17 +178,17 @@ impl Sender {
                     prr: None,
                     uncongested: true,
                 };
-                self.recover = self.nxt;
+                self.marks.recover = self.nxt;
             }
             // The timer expired for a segment that could not pass, so the path is not known to be congested.
             Phase::Loss { .. } if too_large_front => self.cc.undo(now),
             Phase::Recovery { .. } | Phase::Loss { .. } => {}
         }
-        self.undo.end();
-        self.frto = Frto::Off;
+        self.spurious.undo.end();
+        self.spurious.frto = Frto::Off;
         self.tlp.cancel();
-        self.presumed = 0;
-        self.dupacks = 0;
+        self.duplicates.presumed = 0;
+        self.duplicates.count = 0;
         self.force_repeat = true;
         self.consecutive_timeouts = 0;
         self.rtt.end_back_off();

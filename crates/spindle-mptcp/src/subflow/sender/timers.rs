@@ -2,8 +2,6 @@
 
 use spindle_units::Instant;
 
-use super::output_queue::OutputQueue;
-use super::pacing::Pacer;
 use super::{Phase, Sender};
 use crate::congestion::{Coupling, Signal};
 use crate::subflow::loss::frto::Frto;
@@ -29,17 +27,9 @@ impl Sender {
         let due = or_far_future(self.rto_at).min(or_far_future(self.tlp.at));
         let due = due.min(or_far_future(self.reorder_at));
         match self.is_gated() {
-            true => due.min(self.next_send_allowed_at()),
+            true => due.min(self.gates.deadline()),
             false => due,
         }
-    }
-
-    /// When pacing or the host's output queue allows the next segment.
-    #[inline(never)] // only with pacing or an output limit
-    fn next_send_allowed_at(&self) -> Instant {
-        let paced = self.pacer.as_ref().and_then(Pacer::deadline);
-        let held = self.output.as_ref().and_then(OutputQueue::deadline);
-        or_far_future(paced).min(or_far_future(held))
     }
 
     /// Schedules the tail loss probe (RFC 8985, section 7.2). This happens only in the open phase and if no
@@ -61,16 +51,7 @@ impl Sender {
 
     /// Processes one expired timer.
     pub(crate) fn on_timer(&mut self, now: Instant, coupling: &mut Coupling) -> Expired {
-        if let Some(pacer) = &mut self.pacer
-            && pacer.deadline().is_some_and(|t| t <= now)
-        {
-            pacer.on_deadline();
-            return Expired::Nothing;
-        }
-        if let Some(output) = &mut self.output
-            && output.deadline().is_some_and(|t| t <= now)
-        {
-            output.on_deadline();
+        if self.gates.on_deadline(now) {
             return Expired::Nothing;
         }
         if self.reorder_at.is_some_and(|t| t <= now) {
@@ -122,18 +103,18 @@ impl Sender {
         // A SACKed segment at the left edge shows that the receiver reneged (RFC 2018, section 8).
         let reneged = self.board.front().is_some_and(|s| s.sacked);
         self.board.mark_all_lost(reneged);
-        self.presumed = 0;
-        self.dupacks = 0;
-        self.recover = self.nxt;
-        self.reduced_until = self.nxt;
+        self.duplicates.presumed = 0;
+        self.duplicates.count = 0;
+        self.marks.recover = self.nxt;
+        self.marks.reduced_until = self.nxt;
         let frto = self.config.loss.frto && !repeated_timeout && self.sack;
-        self.frto_probed = false;
-        self.frto = if frto { Frto::Repeated } else { Frto::Off };
+        self.spurious.frto_probed = false;
+        self.spurious.frto = if frto { Frto::Repeated } else { Frto::Off };
         self.phase = Phase::Loss { point: self.nxt };
         if repeated_timeout {
-            self.undo.end();
+            self.spurious.undo.end();
         } else {
-            self.undo.begin(self.una);
+            self.spurious.undo.begin(self.una);
             self.reordering.on_recovery();
         }
         self.tlp.cancel();
@@ -185,14 +166,14 @@ impl Sender {
     pub(super) fn enter_recovery(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
         self.counters.fast_retransmits += 1;
         let prior_cwnd = self.cc.cwnd();
-        self.undo.begin(self.una);
+        self.spurious.undo.begin(self.una);
         // One reduction per window of data, whatever announced the congestion (RFC 3168, 6.1.2).
-        if self.una >= self.reduced_until {
+        if self.una >= self.marks.reduced_until {
             self.cc.on_signal(now, flight, Signal::Loss, coupling);
             self.cwr_due = self.ecn;
         }
-        self.reduced_until = self.nxt;
-        self.recover = self.nxt;
+        self.marks.reduced_until = self.nxt;
+        self.marks.recover = self.nxt;
         let prr = self.config.loss.prr.then(|| {
             let target = self.cc.cwnd();
             self.cc.set_cwnd(prior_cwnd);
@@ -211,11 +192,11 @@ impl Sender {
     /// The peer repaired a loss with a parity. The window is reduced as after a retransmission, once per
     /// window.
     pub(crate) fn on_repaired(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
-        if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
+        if self.una < self.marks.reduced_until || !matches!(self.phase, Phase::Open) {
             return;
         }
         self.cc.on_signal(now, flight, Signal::Loss, coupling);
-        self.reduced_until = self.nxt;
+        self.marks.reduced_until = self.nxt;
         self.cwr_due = self.ecn;
     }
 
@@ -242,12 +223,12 @@ impl Sender {
     /// nothing to halve.
     #[inline(never)] // only with ECN
     pub(super) fn on_ecn_echo(&mut self, now: Instant, flight: u64, coupling: &mut Coupling) {
-        if self.una < self.reduced_until || !matches!(self.phase, Phase::Open) {
+        if self.una < self.marks.reduced_until || !matches!(self.phase, Phase::Open) {
             return;
         }
         self.counters.ecn_reductions += 1;
         self.cc.on_signal(now, flight, Signal::Ecn, coupling);
-        self.reduced_until = self.nxt;
+        self.marks.reduced_until = self.nxt;
         self.cwr_due = true;
     }
 }
