@@ -38,7 +38,7 @@ pub struct RefusedJoins {
     pub unknown: u64,
     /// A limit was reached.
     pub refused: u64,
-    /// They came to an own address without a listener ([`crate::JoinPolicy`]).
+    /// They were sent to an own address without a listener ([`crate::JoinPolicy`]).
     pub prohibited: u64,
     /// The HMAC of their SYN/ACK or third ACK was wrong.
     pub hmac_failures: u64,
