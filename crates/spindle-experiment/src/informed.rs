@@ -46,10 +46,10 @@ impl Destinations for Fabric {
 
     /// The rate of the slowest link of the path. It is the same on all paths between two hosts of the lab.
     fn bottleneck(&self, local: IpAddr, peer: IpAddr) -> Option<BitRate> {
-        let way = self
+        let path = self
             .network
             .route_on_path(self.at(local)?, self.at(peer)?, 0);
-        let rates = way
+        let rates = path
             .into_iter()
             .map(|link| self.network.link(link).spec.rate);
         rates.min()

@@ -383,11 +383,8 @@ impl Registry {
         name: impl Into<String>,
         build: impl Fn(&TopologyRequest) -> Result<Network, NetworkError> + Send + Sync + 'static,
     ) -> Self {
-        let kind = CustomKind {
-            name: name.into(),
-            build: Arc::new(build),
-        };
-        self.topology_kind(kind.name.clone(), "", kind)
+        let build = Arc::new(build);
+        self.topology_kind(name, "", CustomKind { build })
     }
 
     /// Adds a topology that reads its own keys. Replaces the one with that name, if any. `summary` describes it

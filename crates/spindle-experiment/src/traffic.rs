@@ -99,7 +99,7 @@ pub struct PlannedFlow {
     /// Whether it is measured at all.
     pub counted: bool,
     /// Whether ECMP must send it over other links between switches than every other flow with this flag.
-    pub apart: bool,
+    pub disjoint: bool,
 }
 
 /// When a flow is issued.
@@ -223,7 +223,7 @@ fn requests(
             group: n as u32,
             background,
             counted: true,
-            apart: false,
+            disjoint: false,
         });
         places.push(pools.next(background, client, server));
     }
@@ -327,7 +327,7 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> Result<Plan, PlanError> 
                 .map(|(n, (client, server))| PlannedFlow {
                     background: false,
                     counted: true,
-                    apart: false,
+                    disjoint: false,
                     start: Start::After(i.idle),
                     client: *client,
                     server: *server,

@@ -14,24 +14,15 @@ pub(crate) const SUMMARY: &str = "hosts h0.. on one switch";
 #[derive(Debug)]
 struct Star {
     hosts: u32,
-    links: LinkSettings,
 }
 
 impl Topology for Star {
-    fn name(&self) -> &str {
-        "star"
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.links
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         let mut builder = Builder::new("star");
         let switch = builder.switch("core", 1);
         // A path has two links, four for the round trip.
-        let link = |buffer| LinkSpec::new(self.links.rate, self.links.rtt / 4, buffer);
-        let (up, down) = (link(self.links.host_port()), link(self.links.switch_port()));
+        let link = |buffer| LinkSpec::new(links.rate, links.rtt / 4, buffer);
+        let (up, down) = (link(links.host_port()), link(links.switch_port()));
         for i in 0..self.hosts {
             let host = builder.host(format!("h{i}"));
             let cable = format!("h{i}.access");
@@ -52,13 +43,13 @@ impl TopologyKind for Kind {
     fn read(
         &self,
         section: &Section<'_>,
-        links: LinkSettings,
+        _: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
         let hosts: u32 = section.or("hosts", 8)?;
         if !(2..=MAX_HOSTS).contains(&hosts) {
             let problem = format!("found {hosts}, want 2 to {MAX_HOSTS}");
             return Err(section.error("hosts", problem));
         }
-        Ok(Arc::new(Star { hosts, links }))
+        Ok(Arc::new(Star { hosts }))
     }
 }

@@ -11,14 +11,14 @@ use crate::units;
 
 /// The direction in which a transport differs from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     /// It is lower than the others.
     Reduction,
     /// It is higher than the others.
     Increase,
 }
 
-impl Way {
+impl Direction {
     const fn word(self) -> &'static str {
         match self {
             Self::Reduction => "reduction",
@@ -41,7 +41,7 @@ impl Way {
 /// and others.
 #[derive(Debug)]
 struct Largest {
-    way: Way,
+    direction: Direction,
     /// The transport.
     of: String,
     /// The others.
@@ -53,9 +53,9 @@ struct Largest {
 }
 
 impl Largest {
-    fn read(keys: &Keys<'_>, way: Way) -> Result<Arc<dyn Test>, ExperimentError> {
+    fn read(keys: &Keys<'_>, direction: Direction) -> Result<Arc<dyn Test>, ExperimentError> {
         Ok(Arc::new(Self {
-            way,
+            direction,
             of: keys.text("of")?,
             against: keys.transports("against")?,
             up_to: keys.quantity("up_to")?,
@@ -71,7 +71,7 @@ impl Test for Largest {
     }
 
     fn findings(&self, judge: &Judge<'_>) -> Findings {
-        let (way, of, up_to) = (self.way, &self.of, self.up_to);
+        let (direction, of, up_to) = (self.direction, &self.of, self.up_to);
         let mut pairs = Vec::new();
         for point in judge.points {
             let pool = judge.pool(point, of)?;
@@ -88,7 +88,7 @@ impl Test for Largest {
         }
         let one = |a: &Pool, b: &Pool, w: &[u32]| {
             let (a, b) = (a.weighted(judge.metric, w)?, b.weighted(judge.metric, w)?);
-            way.share(a, b)
+            direction.share(a, b)
         };
         let best = |w: &[u32]| {
             pairs
@@ -118,7 +118,7 @@ impl Test for Largest {
         let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
         let text = format!(
             "largest {} {} [{} to {}]{place}; claimed about {}",
-            way.word(),
+            direction.word(),
             show(value),
             show(i.low),
             show(i.high),
@@ -129,8 +129,8 @@ impl Test for Largest {
 }
 
 pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
-    let reduction = |keys: &Keys<'_>| Largest::read(keys, Way::Reduction);
-    let increase = |keys: &Keys<'_>| Largest::read(keys, Way::Increase);
+    let reduction = |keys: &Keys<'_>| Largest::read(keys, Direction::Reduction);
+    let increase = |keys: &Keys<'_>| Largest::read(keys, Direction::Increase);
     let summary = "a transport is lower than the others by up to a share";
     catalog.add("reduction", summary, Arc::new(reduction));
     let summary = "a transport is higher than the others by up to a share";

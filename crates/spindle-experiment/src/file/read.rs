@@ -29,7 +29,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
         .map_err(|e| root.error("topology", e.to_string()))?;
     let loss = loss_models::read(root, &network, context.registry.loss_models())?;
     let traffic = match root.section("traffic")? {
-        Some(section) => traffic(section, (&*topology, &network), context)?,
+        Some(section) => traffic(section, (&topology, &network), context)?,
         None => return Err(root.error("traffic", "missing, want a table with a kind")),
     };
     let (host, balancer) = match root.section("scenario")? {

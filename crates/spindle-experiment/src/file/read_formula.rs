@@ -8,7 +8,7 @@ use spindle_units::{BitRate, Duration};
 use super::read::Result;
 use crate::document::{Section, Value};
 use crate::formula::Formula;
-use crate::scenario::{Buffer, HostSettings, LinkSettings, Scenario, Traffic};
+use crate::scenario::{Buffer, HostSettings, LinkSettings, NamedTopology, Scenario, Traffic};
 use crate::topologies::Dumbbell;
 
 /// Largest window, unit and redundancy. A point must be computed within milliseconds.
@@ -38,11 +38,14 @@ pub(super) fn scenario(root: &Section<'_>, traffic: Section<'_>) -> Result<Scena
         priorities: false,
     };
     Ok(Scenario {
-        topology: Arc::new(Dumbbell {
-            pairs: 1,
+        topology: NamedTopology {
+            name: "dumbbell".to_owned(),
             links,
-            core_rate: links.rate,
-        }),
+            topology: Arc::new(Dumbbell {
+                pairs: 1,
+                core_rate: links.rate,
+            }),
+        },
         loss: Vec::new(),
         hotspots: None,
         traffic: Traffic::Formula(formula),

@@ -7,7 +7,7 @@ use super::Context;
 use super::read::Result;
 use super::read_traffic::{hosts, load, matching, observe, sizes, sizes_of};
 use crate::document::Section;
-use crate::scenario::{Ask, BurstTimes, LongFlows, Matching, Mix, Pairs, Starts, Topology};
+use crate::scenario::{Ask, BurstTimes, LongFlows, Matching, Mix, NamedTopology, Pairs, Starts};
 use crate::workload::SizeSampler;
 
 /// Largest number of flows in a run. They need some gigabytes of memory.
@@ -19,7 +19,7 @@ const SHORTEST_PERIOD: Duration = Duration::from_micros(10);
 const FEWEST_A_PERIOD: f64 = 0.01;
 
 /// The topology and its network.
-type Place<'a> = (&'a dyn Topology, &'a Network);
+type Place<'a> = (&'a NamedTopology, &'a Network);
 
 /// Reads a mix of short and long flows.
 pub(super) fn mix(s: &Section<'_>, place: Place<'_>, context: &Context<'_>) -> Result<Mix> {

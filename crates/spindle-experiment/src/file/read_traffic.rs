@@ -11,8 +11,8 @@ use super::read::Result;
 use super::read_mix::mix;
 use crate::document::{Load, Section, Share, Size, Value};
 use crate::scenario::{
-    Arrivals, Ask, Background, Connections, FirstPath, Incast, Observe, Pairing, Requests,
-    Topology, Traffic, TrafficMatrix, TransferArrivals, Transfers,
+    Arrivals, Ask, Background, Connections, FirstPath, Incast, NamedTopology, Observe, Pairing,
+    Requests, Traffic, TrafficMatrix, TransferArrivals, Transfers,
 };
 use crate::topologies::MAX_INTERFACES;
 use crate::workload::{Cdf, LogNormal, SizeSampler, Sizes};
@@ -40,7 +40,7 @@ fn host_known(s: &Section<'_>, key: &str, name: &str, network: &Network) -> Resu
 /// Reads the traffic of a scenario.
 pub(super) fn traffic(
     s: Section<'_>,
-    (topology, network): (&dyn Topology, &Network),
+    (topology, network): (&NamedTopology, &Network),
     context: &Context<'_>,
 ) -> Result<Traffic> {
     let kinds = [

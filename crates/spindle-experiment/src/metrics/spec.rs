@@ -145,8 +145,8 @@ pub static SPECS: [MetricSpec; 10] = [
         needs: Some("paths"),
         of: |run| {
             let paths = run.observed.paths?;
-            let unused = paths.ways.saturating_sub(paths.used);
-            Some((unused as f64, paths.ways as f64))
+            let unused = paths.available.saturating_sub(paths.used);
+            Some((unused as f64, paths.available as f64))
         },
     },
     MetricSpec {

@@ -47,7 +47,7 @@ impl CodingMetric {
             Self::Undecoded => of(c.units.saturating_sub(c.decoded), c.units),
             Self::Late => of(c.late, c.received),
             Self::Blocking => (c.blocking, c.periods as f64),
-            Self::Tracking => (c.apart, c.periods as f64),
+            Self::Tracking => (c.rtt_distance, c.periods as f64),
         }
     }
 }

@@ -123,7 +123,8 @@ pub struct PathsOfFlows {
     pub long: WaitsOfClass,
     /// Paths from leaf switches towards the spines, summed over time slots in which short flows sent at that
     /// leaf.
-    pub ways: u64,
+    #[serde(rename = "ways")]
+    pub available: u64,
     /// Of these, the paths that carried data of short flows.
     pub used: u64,
 }
@@ -174,9 +175,32 @@ pub struct CodingOfFlows {
     /// Sampling periods of all paths, without the first of each.
     pub periods: u64,
     /// The distance of RTT_avg from RTT_smooth as a share of RTT_smooth, summed over these periods.
-    pub apart: f64,
+    #[serde(rename = "apart")]
+    pub rtt_distance: f64,
     /// The share of blocked packets reported by each of these periods, summed.
     pub blocking: f64,
+}
+
+impl CodingOfFlows {
+    /// What was counted since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let of = |f: fn(&Self) -> u64| f(self).saturating_sub(f(before));
+        Self {
+            units: of(|c| c.units),
+            decoded: of(|c| c.decoded),
+            segments: of(|c| c.segments),
+            encoded: of(|c| c.encoded),
+            extra: of(|c| c.extra),
+            extra_bytes: of(|c| c.extra_bytes),
+            payload_bytes: of(|c| c.payload_bytes),
+            received: of(|c| c.received),
+            late: of(|c| c.late),
+            periods: of(|c| c.periods),
+            rtt_distance: self.rtt_distance - before.rtt_distance,
+            blocking: self.blocking - before.blocking,
+        }
+    }
 }
 
 /// Coding units as the network saw them while flows were counted.

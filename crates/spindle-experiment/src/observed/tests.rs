@@ -109,7 +109,7 @@ fn observed_run(n: u64) -> RunResult {
                 overtaken: n,
             },
             long: WaitsOfClass::default(),
-            ways: 40,
+            available: 40,
             used: 30 + n,
         }),
         goodput: vec![GoodputOfGroup {
@@ -128,7 +128,7 @@ fn observed_run(n: u64) -> RunResult {
             received: 36,
             late: 9,
             periods: 2,
-            apart: 0.1 * n as f64,
+            rtt_distance: 0.1 * n as f64,
             blocking: 0.2,
         }),
         units: Some(UnitsOfFlows {

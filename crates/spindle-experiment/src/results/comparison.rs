@@ -263,15 +263,16 @@ pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
 /// The metric over all runs. `None` if there is no data for it. Completion times are rounded to a nanosecond
 /// and goodput to a thousandth of a bit per second, as in the JSON of `run`.
 pub fn value(pool: &Pool, metric: Metric) -> Option<f64> {
-    pool.value(metric).map(|v| settled(metric, v))
+    pool.value(metric).map(|v| as_in_json(metric, v))
 }
 
 /// The 95 % interval of [`value`] from resampling runs. `None` if there is only one run.
 pub fn ends(pool: &Pool, metric: Metric) -> Option<[f64; 2]> {
-    interval(pool, metric).map(|i| [settled(metric, i.low), settled(metric, i.high)])
+    interval(pool, metric).map(|i| [as_in_json(metric, i.low), as_in_json(metric, i.high)])
 }
 
-fn settled(metric: Metric, value: f64) -> f64 {
+/// Rounds a value like the JSON of `run` does.
+fn as_in_json(metric: Metric, value: f64) -> f64 {
     match (metric, metric.unit()) {
         (Metric::Observed(_) | Metric::Ratio(_), _) => value,
         (_, "us" | "bit/s") => rounded(value),

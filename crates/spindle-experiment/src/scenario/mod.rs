@@ -11,14 +11,14 @@ pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 
 pub use crate::formula::Formula;
 pub use crate::loss_models::{Direction, Loss, LossModel, ResponseLoss};
-pub use crate::topologies::{Buffer, LinkSettings, Topology};
+pub use crate::topologies::{Buffer, LinkSettings, NamedTopology, Topology};
 use crate::workload::SizeSampler;
 
 /// Everything about a run except the transport and the seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The network.
-    pub topology: Arc<dyn Topology>,
+    pub topology: NamedTopology,
     /// The processes that lose packets in it.
     pub loss: Vec<Loss>,
     /// Switches with shorter queues, if any.

@@ -14,19 +14,10 @@ const NAME: &str = "cofuso-sim";
 
 /// H1-H10 on router R1, H11-H20 on R10, and R2-R5 meshed with R6-R9 between them.
 #[derive(Clone, Debug)]
-struct CoFusoSim(LinkSettings);
+struct CoFusoSim;
 
 impl Topology for CoFusoSim {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.0
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
-        let links = &self.0;
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         Mesh {
             rate: links.rate,
             // A path from site to site has five links, ten for the round trip.
@@ -62,9 +53,9 @@ impl TopologyKind for Kind {
     fn read(
         &self,
         _: &Section<'_>,
-        links: LinkSettings,
+        _: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
-        Ok(Arc::new(CoFusoSim(links)))
+        Ok(Arc::new(CoFusoSim))
     }
 }
 

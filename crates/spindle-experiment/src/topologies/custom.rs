@@ -23,39 +23,29 @@ pub type TopologyFactory =
 
 /// A topology that a function builds.
 struct Custom {
-    name: String,
-    request: TopologyRequest,
+    parameters: Vec<(String, String)>,
     build: TopologyFactory,
 }
 
 impl fmt::Debug for Custom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Custom")
-            .field("name", &self.name)
-            .field("parameters", &self.request.parameters)
-            .field("links", &self.request.links)
-            .finish()
+            .field("parameters", &self.parameters)
+            .finish_non_exhaustive()
     }
 }
 
 impl Topology for Custom {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.request.links
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
-        (self.build)(&self.request)
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
+        (self.build)(&TopologyRequest {
+            parameters: self.parameters.clone(),
+            links: *links,
+        })
     }
 }
 
 /// Reads a topology that a function builds. Its only key is the table `parameters`.
 pub(crate) struct CustomKind {
-    /// The name in experiment files.
-    pub(crate) name: String,
     /// The function.
     pub(crate) build: TopologyFactory,
 }
@@ -64,12 +54,10 @@ impl TopologyKind for CustomKind {
     fn read(
         &self,
         s: &Section<'_>,
-        links: LinkSettings,
+        _: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
-        let parameters = parameters(s)?;
         Ok(Arc::new(Custom {
-            name: self.name.clone(),
-            request: TopologyRequest { parameters, links },
+            parameters: parameters(s)?,
             build: Arc::clone(&self.build),
         }))
     }

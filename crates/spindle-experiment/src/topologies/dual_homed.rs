@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_fabric::{Network, NetworkError, topology};
 use spindle_units::BitRate;
 
-use super::{LinkSettings, MAX_INTERFACES, Topology, TopologyKind, rate};
+use super::{LinkSettings, MAX_INTERFACES, Topology, TopologyKind, count, rate};
 use crate::catalog::Catalog;
 use crate::document::{ExperimentError, Section};
 
@@ -16,24 +16,14 @@ const NAME: &str = "dual-homed";
 struct DualHomed {
     /// The client's cables.
     paths: u32,
-    /// All links. The rate of the server's link is separate. The RTT is split over four links.
-    links: LinkSettings,
-    /// Rate of the server's cable.
+    /// Rate of the server's cable. The settings of links have the rate of the client's cables.
     server_rate: BitRate,
 }
 
 impl Topology for DualHomed {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.links
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
-        let links = &self.links;
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         topology::DualHomed {
+            // A path has two links, four for the round trip.
             client_links: vec![(links.rate, links.rtt / 4); self.paths as usize],
             server_rate: self.server_rate,
             server_delay: links.rtt / 4,
@@ -55,16 +45,10 @@ impl TopologyKind for Kind {
     fn read(
         &self,
         s: &Section<'_>,
-        links: LinkSettings,
+        links: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
-        let paths: u32 = s.or("paths", 2)?;
-        if paths == 0 || paths > MAX_INTERFACES {
-            let problem = format!("found {paths}, want 1 to {MAX_INTERFACES}");
-            return Err(s.error("paths", problem));
-        }
         Ok(Arc::new(DualHomed {
-            paths,
-            links,
+            paths: count(s, "paths", 2, MAX_INTERFACES)?,
             server_rate: rate(s, "server_rate", links.rate)?,
         }))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_fabric::{Network, NetworkError, topology};
 use spindle_units::BitRate;
 
-use super::{LinkSettings, MAX_HOSTS, Topology, TopologyKind, rate};
+use super::{LinkSettings, MAX_HOSTS, Topology, TopologyKind, count, rate};
 use crate::catalog::Catalog;
 use crate::document::{ExperimentError, Section};
 
@@ -16,23 +16,12 @@ const NAME: &str = "dumbbell";
 pub struct Dumbbell {
     /// Hosts on each side.
     pub pairs: u32,
-    /// All links. The rate of the bottleneck is separate.
-    pub links: LinkSettings,
-    /// Rate of the bottleneck.
+    /// Rate of the bottleneck. The settings of links have the rate of the others.
     pub core_rate: BitRate,
 }
 
 impl Topology for Dumbbell {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.links
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
-        let links = &self.links;
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         topology::Dumbbell {
             pairs: self.pairs,
             access_rate: links.rate,
@@ -58,16 +47,10 @@ impl TopologyKind for Kind {
     fn read(
         &self,
         s: &Section<'_>,
-        links: LinkSettings,
+        links: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
-        let pairs: u32 = s.or("pairs", 1)?;
-        let most = MAX_HOSTS / 2;
-        if pairs == 0 || pairs > most {
-            return Err(s.error("pairs", format!("found {pairs}, want 1 to {most}")));
-        }
         Ok(Arc::new(Dumbbell {
-            pairs,
-            links,
+            pairs: count(s, "pairs", 1, MAX_HOSTS / 2)?,
             core_rate: rate(s, "core_rate", links.rate)?,
         }))
     }

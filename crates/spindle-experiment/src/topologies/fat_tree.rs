@@ -12,29 +12,16 @@ use crate::document::{ExperimentError, Section};
 /// A k-ary fat tree of hosts h0..
 #[derive(Clone, Debug)]
 pub struct FatTree {
-    /// The name in experiment files: `fat-tree`, or `fuso-sim` (mechanisms T2).
-    pub name: &'static str,
     /// Ports of a switch, an even number.
     pub k: u32,
     /// Hosts under each edge switch.
     pub hosts_per_edge: u32,
-    /// Rate of the links between switches.
+    /// Rate of the links between switches. The settings of links have the rate of the hosts' links.
     pub fabric_rate: BitRate,
-    /// All links. The rate of the links between switches is separate.
-    pub links: LinkSettings,
 }
 
 impl Topology for FatTree {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.links
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
-        let links = &self.links;
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         topology::FatTree {
             hosts_per_edge: self.hosts_per_edge,
             host_rate: links.rate,
@@ -63,7 +50,7 @@ impl TopologyKind for Kind {
     fn read(
         &self,
         s: &Section<'_>,
-        links: LinkSettings,
+        links: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
         let k: u32 = s.or("k", 4)?;
         if k == 0 || k % 2 == 1 || k > 64 {
@@ -77,11 +64,9 @@ impl TopologyKind for Kind {
             return Err(s.error("hosts_per_edge", problem));
         }
         Ok(Arc::new(FatTree {
-            name: "fat-tree",
             k,
             hosts_per_edge,
             fabric_rate: rate(s, "fabric_rate", links.rate)?,
-            links,
         }))
     }
 }
@@ -103,14 +88,12 @@ impl TopologyKind for FusoSim {
     fn read(
         &self,
         s: &Section<'_>,
-        links: LinkSettings,
+        _: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
         Ok(Arc::new(FatTree {
-            name: "fuso-sim",
             k: 4,
             hosts_per_edge: 8,
             fabric_rate: rate(s, "fabric_rate", BitRate(40_000_000_000))?,
-            links,
         }))
     }
 }

@@ -13,19 +13,10 @@ const NAME: &str = "fuso-testbed";
 
 /// H1-H3 under one switch, H4-H6 under another, and three links P1-P3 between the switches.
 #[derive(Clone, Debug)]
-struct FusoTestbed(LinkSettings);
+struct FusoTestbed;
 
 impl Topology for FusoTestbed {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.0
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
-        let links = &self.0;
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         topology::FusoTestbed {
             rate: links.rate,
             round_trip: links.rtt,
@@ -54,9 +45,9 @@ impl TopologyKind for Kind {
     fn read(
         &self,
         _: &Section<'_>,
-        links: LinkSettings,
+        _: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
-        Ok(Arc::new(FusoTestbed(links)))
+        Ok(Arc::new(FusoTestbed))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_fabric::{Network, NetworkError, topology};
 use spindle_units::BitRate;
 
-use super::{Buffer, LinkSettings, MAX_HOSTS, Topology, TopologyKind, rate};
+use super::{Buffer, LinkSettings, MAX_HOSTS, Topology, TopologyKind, count, rate};
 use crate::catalog::Catalog;
 use crate::document::{ExperimentError, Section};
 
@@ -20,23 +20,12 @@ pub struct LeafSpine {
     pub spines: u32,
     /// Hosts under each leaf.
     pub hosts_per_leaf: u32,
-    /// Rate of the links between leaves and spines.
+    /// Rate of the links between leaves and spines. The settings of links have the rate of the hosts' links.
     pub fabric_rate: BitRate,
-    /// All links. The rate of the links between switches is separate. The RTT is split over eight links.
-    pub links: LinkSettings,
 }
 
 impl Topology for LeafSpine {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn links(&self) -> &LinkSettings {
-        &self.links
-    }
-
-    fn build(&self) -> Result<Network, NetworkError> {
-        let links = &self.links;
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         topology::LeafSpine {
             leaves: self.leaves,
             spines: self.spines,
@@ -78,16 +67,13 @@ impl TopologyKind for Kind {
     fn read(
         &self,
         s: &Section<'_>,
-        links: LinkSettings,
+        links: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError> {
         // Mechanisms T5: 40 paths, and a host for each of 100 short and 4 long flows.
         let counts = [("leaves", 2), ("spines", 40), ("hosts_per_leaf", 104)];
         let mut found = [0; 3];
         for (n, (key, default)) in found.iter_mut().zip(counts) {
-            *n = s.or(key, default)?;
-            if *n == 0 || *n > MAX_HOSTS {
-                return Err(s.error(key, format!("found {n}, want 1 to {MAX_HOSTS}")));
-            }
+            *n = count(s, key, default, MAX_HOSTS)?;
         }
         let [leaves, spines, hosts_per_leaf] = found;
         for (key, n) in [("hosts_per_leaf", hosts_per_leaf), ("spines", spines)] {
@@ -102,7 +88,6 @@ impl TopologyKind for Kind {
             spines,
             hosts_per_leaf,
             fabric_rate: rate(s, "fabric_rate", links.rate)?,
-            links,
         }))
     }
 }

@@ -35,22 +35,16 @@ pub const MAX_HOSTS: u32 = 65_536;
 /// Largest number of interfaces of a host: this many fit the addresses of interfaces.
 pub const MAX_INTERFACES: u32 = 15;
 
-/// A network with all its dimensions, which can be built.
+/// The dimensions of a network, which can be built.
 ///
-/// Its `Debug` text must contain everything that determines the network: points of a sweep with the same text
-/// share their results, and topologies are equal if their texts are.
+/// Its `Debug` text must contain everything that determines the network, except the settings of links: points
+/// of a sweep with the same text share their results, and topologies are equal if their texts are.
 pub trait Topology: fmt::Debug + Send + Sync {
-    /// The name in experiment files.
-    fn name(&self) -> &str;
-
-    /// Settings that its links have in common.
-    fn links(&self) -> &LinkSettings;
-
-    /// Builds the network.
+    /// Builds the network with links that have these settings.
     ///
     /// # Errors
     /// An impossible dimension.
-    fn build(&self) -> Result<Network, NetworkError>;
+    fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError>;
 
     /// The leaf that a host is in, or the pod in a fat tree. `None` if the topology has neither.
     fn place(&self, host: u32) -> Option<u32> {
@@ -59,7 +53,33 @@ pub trait Topology: fmt::Debug + Send + Sync {
     }
 }
 
-impl PartialEq for dyn Topology {
+/// The topology of a scenario, with its name and the settings of its links.
+#[derive(Clone, Debug)]
+pub struct NamedTopology {
+    /// The name in experiment files.
+    pub name: String,
+    /// Settings that the links have in common.
+    pub links: LinkSettings,
+    /// The dimensions.
+    pub topology: Arc<dyn Topology>,
+}
+
+impl NamedTopology {
+    /// Builds the network.
+    ///
+    /// # Errors
+    /// An impossible dimension.
+    pub fn build(&self) -> Result<Network, NetworkError> {
+        self.topology.build(&self.links)
+    }
+
+    /// The leaf that a host is in, or the pod in a fat tree. `None` if the topology has neither.
+    pub fn place(&self, host: u32) -> Option<u32> {
+        self.topology.place(host)
+    }
+}
+
+impl PartialEq for NamedTopology {
     fn eq(&self, other: &Self) -> bool {
         format!("{self:?}") == format!("{other:?}")
     }
@@ -84,7 +104,7 @@ pub trait TopologyKind: Send + Sync {
     fn read(
         &self,
         section: &Section<'_>,
-        links: LinkSettings,
+        links: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError>;
 }
 
@@ -112,16 +132,34 @@ pub fn built_in() -> Catalog<dyn TopologyKind> {
 pub fn read(
     section: Section<'_>,
     catalog: &Catalog<dyn TopologyKind>,
-) -> Result<Arc<dyn Topology>, ExperimentError> {
+) -> Result<NamedTopology, ExperimentError> {
     let _: String = section.need("name")?;
     let Some(entry) = catalog.choice(&section, "name")? else {
         return Err(section.error("name", "missing, want the name of a topology"));
     };
     let links = LinkSettings::read(&section, entry.item.defaults())?;
     refuse_without(&section, (&links, &*entry.item), catalog)?;
-    let topology = entry.item.read(&section, links)?;
+    let topology = entry.item.read(&section, &links)?;
     section.finish()?;
-    Ok(topology)
+    Ok(NamedTopology {
+        name: entry.name.clone(),
+        links,
+        topology,
+    })
+}
+
+/// The entry `key` as a number from 1 to `most`, or `default`.
+fn count(
+    s: &Section<'_>,
+    key: &'static str,
+    default: u32,
+    most: u32,
+) -> Result<u32, ExperimentError> {
+    let n = s.or(key, default)?;
+    if n == 0 || n > most {
+        return Err(s.error(key, format!("found {n}, want 1 to {most}")));
+    }
+    Ok(n)
 }
 
 /// Refuses settings of links that have no meaning in a topology.

@@ -84,7 +84,7 @@ fn long_flows(
         let ends = partners.draw(turn, &mut pairs)?;
         Ok(PlannedFlow {
             background: true,
-            apart: long.distinct,
+            disjoint: long.distinct,
             ..flow(at, ends, bytes.unwrap_or(ENDLESS))
         })
     };

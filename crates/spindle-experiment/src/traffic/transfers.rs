@@ -96,7 +96,7 @@ pub(super) fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> Pl
         group: 0,
         background: false,
         counted: true,
-        apart: false,
+        disjoint: false,
     }
 }
 

@@ -18,7 +18,7 @@ use super::conn::Content;
 use super::draw::{Drawn, draw_hotspots, draw_lossy_links};
 use super::ids::FlowId;
 use super::observing::Observing;
-use super::packet::Parcel;
+use super::packet::BoxedPacket;
 use super::world::{Balanced, World};
 use super::{Run, RunError, RunRequest};
 use crate::pcap::PcapWriter;
@@ -110,7 +110,7 @@ impl<'a> RunBuilder<'a> {
     fn config(&self, network: &Network) -> Config {
         let scenario = self.request.scenario;
         let config = configure(self.transport, &scenario.host);
-        informed(config, network, scenario.topology.links())
+        informed(config, network, &scenario.topology.links)
     }
 
     /// How the applications use the transport.
@@ -120,7 +120,7 @@ impl<'a> RunBuilder<'a> {
         let client = plan.flows.first().map_or(0, |f| f.client);
         let own = interfaces[client as usize];
         let config = over_interfaces(config, client, own, 0, &plan.subflows);
-        let links = request.scenario.topology.links();
+        let links = &request.scenario.topology.links;
         let background = self.background()?;
         let content = request.payload.clone();
         Ok(Usage {
@@ -194,14 +194,14 @@ fn capture(
     Ok(Some(PcapWriter::create(path, &transport, "hosts")?))
 }
 
-/// The paths of ECMP between switches, if some flow must be apart from others. They are computed in a separate
+/// The paths of ECMP between switches, if some flow must share no link with others. They are computed in a separate
 /// simulation that never runs, because the run's own simulation owns the network.
 fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
-    if !plan.flows.iter().any(|f| f.apart) {
+    if !plan.flows.iter().any(|f| f.disjoint) {
         return None;
     }
     let seed = streams.value(Purpose::Salts, 0);
-    let still: Simulation<Parcel> = Simulation::new(network.clone(), seed);
+    let still: Simulation<BoxedPacket> = Simulation::new(network.clone(), seed);
     Some(Box::new(move |from: Endpoint, to: Endpoint| {
         let network = still.network();
         let place = |end: &Endpoint| {

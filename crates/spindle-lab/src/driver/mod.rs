@@ -218,7 +218,7 @@ impl Run {
     /// Executes the run to its end. Returns `false` if it was stopped before.
     fn go(&mut self, stop: Option<&AtomicBool>) -> bool {
         self.app.start(Instant::ZERO, &mut self.world.stacks);
-        self.settle(Instant::ZERO);
+        self.run_hosts(Instant::ZERO);
         while !self.app.finished && self.failed.is_none() {
             let app = &self.app;
             let coming = |host, handle, step| app.prefetch(host, handle, step);
@@ -247,7 +247,7 @@ impl Run {
                     self.dropped(now, link, &packet.0);
                 }
             }
-            self.settle(now);
+            self.run_hosts(now);
             if now >= TIME_LIMIT {
                 return true;
             }
@@ -279,7 +279,7 @@ impl Run {
     }
 
     /// Runs the hosts until no host has a segment to send or an event to report.
-    fn settle(&mut self, now: Instant) {
+    fn run_hosts(&mut self, now: Instant) {
         while let Some(host) = self.app.dirty.pop() {
             let (capture, failed) = (&mut self.capture, &mut self.failed);
             let (recording, seen) = (self.recording, &mut self.seen);
@@ -312,7 +312,7 @@ impl Run {
             }
             if !self.app.dirty.contains(&host) {
                 self.world.arm(now, host);
-                self.app.settled(now, host, &self.world.stacks);
+                self.app.host_is_idle(now, host, &self.world.stacks);
             }
         }
         self.world.arm_alarm(now, self.app.next_wake());

@@ -14,7 +14,7 @@ use spindle_units::Instant;
 use spindle_wire::{Endpoint, Segment};
 
 use super::app::App;
-use super::packet::Parcel;
+use super::packet::BoxedPacket;
 use super::units::Units;
 use super::world::World;
 use spindle_experiment::hosts::class;
@@ -154,7 +154,7 @@ impl Observing {
             result.observed.goodput = goodput_by_group(simulation, during, since);
         }
         if self.what.coding {
-            result.observed.coding = Some(difference(&coding(&world.stacks), &self.coding));
+            result.observed.coding = Some(coding(&world.stacks).since(&self.coding));
             result.observed.units = Some(self.units.so_far.since(&self.units_before));
         }
         if self.what.windows {
@@ -164,7 +164,7 @@ impl Observing {
 }
 
 /// The activity of each group's links so far. The groups are in the order of the network's cables.
-fn links_by_group(simulation: &Simulation<Parcel>) -> Vec<LinksOfGroup> {
+fn links_by_group(simulation: &Simulation<BoxedPacket>) -> Vec<LinksOfGroup> {
     let network = simulation.network();
     let time_s = simulation.now().since(Instant::ZERO).as_secs_f64();
     let new = |name: &str| LinksOfGroup {
@@ -183,7 +183,7 @@ fn links_by_group(simulation: &Simulation<Parcel>) -> Vec<LinksOfGroup> {
 /// How much the links of each group could have sent since `since`, and the bytes of flows that were sent over
 /// them. All paths between two hosts have the same number of links of each group, so any path can be used.
 fn goodput_by_group(
-    simulation: &Simulation<Parcel>,
+    simulation: &Simulation<BoxedPacket>,
     arrived: impl Iterator<Item = ((u32, u32), u64)>,
     since: Instant,
 ) -> Vec<GoodputOfGroup> {
@@ -231,7 +231,7 @@ fn by_group<T>(
 }
 
 /// What the network observed about packets since it started to watch them.
-fn paths(simulation: &Simulation<Parcel>) -> PathsOfFlows {
+fn paths(simulation: &Simulation<BoxedPacket>) -> PathsOfFlows {
     let seen = simulation.watched().unwrap_or_default();
     let of = |class: WatchedClass| WaitsOfClass {
         packets: class.packets,
@@ -242,7 +242,7 @@ fn paths(simulation: &Simulation<Parcel>) -> PathsOfFlows {
     PathsOfFlows {
         short: of(seen.short),
         long: of(seen.long),
-        ways: leaves.clone().map(|l| l.slots * u64::from(l.uplinks)).sum(),
+        available: leaves.clone().map(|l| l.slots * u64::from(l.uplinks)).sum(),
         used: leaves.map(|l| l.used).sum(),
     }
 }
@@ -266,25 +266,7 @@ fn coding(stacks: &[Stack]) -> CodingOfFlows {
     let periods = stacks.iter().map(Stack::coding_periods);
     let periods = periods.fold(Periods::default(), Periods::plus);
     all.periods = periods.count;
-    all.apart = periods.apart;
+    all.rtt_distance = periods.apart;
     all.blocking = periods.blocking;
     all
-}
-
-fn difference(now: &CodingOfFlows, before: &CodingOfFlows) -> CodingOfFlows {
-    let since = |f: fn(&CodingOfFlows) -> u64| f(now).saturating_sub(f(before));
-    CodingOfFlows {
-        units: since(|c| c.units),
-        decoded: since(|c| c.decoded),
-        segments: since(|c| c.segments),
-        encoded: since(|c| c.encoded),
-        extra: since(|c| c.extra),
-        extra_bytes: since(|c| c.extra_bytes),
-        payload_bytes: since(|c| c.payload_bytes),
-        received: since(|c| c.received),
-        late: since(|c| c.late),
-        periods: since(|c| c.periods),
-        apart: now.apart - before.apart,
-        blocking: now.blocking - before.blocking,
-    }
 }

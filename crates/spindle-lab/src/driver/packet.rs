@@ -59,39 +59,39 @@ impl SimPacket {
 /// A segment in transit that stays at one place in memory. None of its 200 bytes is copied between the sending
 /// and the receiving host.
 #[derive(Debug)]
-pub(crate) struct Parcel(pub(crate) Box<SimPacket>);
+pub(crate) struct BoxedPacket(pub(crate) Box<SimPacket>);
 
-/// Parcels that have arrived and can be filled again. There are enough that sending needs no allocation between
+/// Packets that have arrived and can be filled again. There are enough that sending needs no allocation between
 /// bursts. Their number is limited, so that the memory of a burst is released.
 #[derive(Debug, Default)]
-pub(crate) struct ParcelPool(Vec<Parcel>);
+pub(crate) struct PacketPool(Vec<BoxedPacket>);
 
-/// Largest number of spare parcels. They take about 200 KB, a part of the processor's second-level cache.
+/// Largest number of spare packets. They take about 200 KB, a part of the processor's second-level cache.
 const KEPT: usize = 1024;
 
-impl ParcelPool {
-    /// A parcel for a segment. Its sender must then [set its wire length](SimPacket::update_wire_len).
+impl PacketPool {
+    /// A packet for a segment. Its sender must then [set its wire length](SimPacket::update_wire_len).
     #[inline]
-    pub(crate) fn parcel(&mut self) -> Parcel {
+    pub(crate) fn packet(&mut self) -> BoxedPacket {
         let spare = self.0.pop();
-        spare.unwrap_or_else(|| Parcel(Box::new(SimPacket::new(Segment::blank()))))
+        spare.unwrap_or_else(|| BoxedPacket(Box::new(SimPacket::new(Segment::blank()))))
     }
 
-    /// Takes back a parcel that is not needed. It is the next one to be filled, because it is still in the
+    /// Takes back a packet that is not needed. It is the next one to be filled, because it is still in the
     /// caches.
     #[inline]
-    pub(crate) fn take_back(&mut self, parcel: Parcel) {
+    pub(crate) fn take_back(&mut self, packet: BoxedPacket) {
         if self.0.len() < KEPT {
-            self.0.push(parcel);
+            self.0.push(packet);
         }
     }
 }
 
-impl Packet for Parcel {
+impl Packet for BoxedPacket {
     #[inline]
     fn prefetch(place: &Option<Self>) {
-        if let Some(parcel) = place {
-            prefetch(&*parcel.0);
+        if let Some(packet) = place {
+            prefetch(&*packet.0);
         }
     }
 

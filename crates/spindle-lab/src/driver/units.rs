@@ -4,7 +4,7 @@
 //! As in the paper, a unit is complete when as many of its packets have arrived as it has segments. A packet is
 //! blocked by the paper's own rule for round trips (section IX-C): its round-trip time is more than twice the
 //! smoothed mean of all round-trip times. The round-trip time of a packet is its one-way delay plus the
-//! shortest one-way delay of all packets, which stands for the way back. No sender waits for an acknowledgement
+//! shortest one-way delay of all packets, which stands for that of the return path. No sender waits for an acknowledgement
 //! here, so the mean is that of the periods before the packet's own.
 
 use std::collections::{HashMap, VecDeque};
@@ -41,7 +41,7 @@ struct Window {
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
-struct Way {
+struct Direction {
     units: VecDeque<Unit>,
     windows: VecDeque<Window>,
     /// Number of windows so far.
@@ -51,7 +51,7 @@ struct Way {
 /// All units of a run.
 #[derive(Debug, Default)]
 pub(super) struct Units {
-    ways: HashMap<(Endpoint, Endpoint), Way>,
+    directions: HashMap<(Endpoint, Endpoint), Direction>,
     rtt: RoundTrips,
     /// Totals over all units so far.
     pub(super) so_far: UnitsOfFlows,
@@ -67,33 +67,33 @@ impl Units {
     }
 
     fn add(&mut self, now: Instant, ends: (Endpoint, Endpoint), coded: &Coded, k: u8) {
-        let way = self.ways.entry(ends).or_default();
-        let last = way.units.back();
+        let direction = self.directions.entry(ends).or_default();
+        let last = direction.units.back();
         if last.is_some_and(|u| u.number == coded.unit) {
             return;
         }
         self.so_far.units += 1;
         if last.is_none_or(|u| u.sent != now) {
-            way.begun += 1;
-            let number = way.begun;
-            way.windows.push_back(Window { number, open: 0 });
+            direction.begun += 1;
+            let number = direction.begun;
+            direction.windows.push_back(Window { number, open: 0 });
         }
-        if let Some(window) = way.windows.back_mut() {
+        if let Some(window) = direction.windows.back_mut() {
             window.open += 1;
         }
-        way.units.push_back(Unit {
+        direction.units.push_back(Unit {
             number: coded.unit,
-            window: way.begun,
+            window: direction.begun,
             sent: now,
             k,
             arrived: 0,
             blocked: false,
         });
-        if way.units.len() > MOST {
-            way.units.pop_front();
+        if direction.units.len() > MOST {
+            direction.units.pop_front();
         }
-        if way.windows.len() > MOST {
-            way.windows.pop_front();
+        if direction.windows.len() > MOST {
+            direction.windows.pop_front();
         }
     }
 
@@ -106,14 +106,14 @@ impl Units {
     }
 
     fn take(&mut self, now: Instant, ends: (Endpoint, Endpoint), coded: &Coded) {
-        let Some(way) = self.ways.get_mut(&ends) else {
+        let Some(direction) = self.directions.get_mut(&ends) else {
             return;
         };
         let of_it = |u: &Unit| u.number == coded.unit;
-        let Some(at) = way.units.iter().rposition(of_it) else {
+        let Some(at) = direction.units.iter().rposition(of_it) else {
             return;
         };
-        let unit = &mut way.units[at];
+        let unit = &mut direction.units[at];
         let took = now.since(unit.sent);
         unit.blocked |= self.rtt.blocks(now, took);
         unit.arrived += 1;
@@ -125,18 +125,18 @@ impl Units {
         all.segments += u64::from(unit.k);
         all.delay_ns += took.as_nanos() * u64::from(unit.k);
         let number = unit.window;
-        way.units.remove(at);
-        if let Some(at) = way.windows.iter().position(|w| w.number == number) {
+        direction.units.remove(at);
+        if let Some(at) = direction.windows.iter().position(|w| w.number == number) {
             // All units have been sent by the time when the first is complete.
-            way.windows[at].open -= 1;
-            if way.windows[at].open == 0 {
+            direction.windows[at].open -= 1;
+            if direction.windows[at].open == 0 {
                 all.windows += 1;
                 all.window_ns += took.as_nanos();
-                way.windows.remove(at);
+                direction.windows.remove(at);
             }
         }
-        if way.units.is_empty() && way.windows.is_empty() {
-            self.ways.remove(&ends);
+        if direction.units.is_empty() && direction.windows.is_empty() {
+            self.directions.remove(&ends);
         }
     }
 }
@@ -152,15 +152,15 @@ fn encoded(segment: &Segment) -> Option<(&Coded, u8)> {
 /// The round-trip times of all packets, judged like a sender judges its own.
 #[derive(Debug)]
 struct RoundTrips {
-    /// The shortest one-way delay, which stands for the way back.
-    back: Option<Duration>,
+    /// The shortest one-way delay, which stands for that of the return path.
+    return_delay: Option<Duration>,
     estimator: Estimator,
 }
 
 impl Default for RoundTrips {
     fn default() -> Self {
         Self {
-            back: None,
+            return_delay: None,
             estimator: Estimator::new(CodingConfig::default().sampling),
         }
     }
@@ -169,9 +169,9 @@ impl Default for RoundTrips {
 impl RoundTrips {
     /// Whether a packet with this one-way delay was blocked. The packet counts in the mean of its period.
     fn blocks(&mut self, now: Instant, took: Duration) -> bool {
-        let back = self.back.map_or(took, |b| b.min(took));
-        self.back = Some(back);
-        self.estimator.sample(now, took + back)
+        let return_delay = self.return_delay.map_or(took, |d| d.min(took));
+        self.return_delay = Some(return_delay);
+        self.estimator.sample(now, took + return_delay)
     }
 }
 
@@ -232,7 +232,10 @@ mod tests {
         let two = units.so_far;
         assert_eq!((two.units, two.at_once, two.segments), (21, 21, 22));
         assert_eq!(two.delay_ns - one.delay_ns, 2 * 60_000);
-        assert!(units.ways.is_empty(), "completed units are still stored");
+        assert!(
+            units.directions.is_empty(),
+            "completed units are still stored"
+        );
     }
 
     #[test]
@@ -241,7 +244,7 @@ mod tests {
         let before = units.so_far;
         units.add(us(3000), ends(), &packet(20, 0, 2), 2);
         units.take(us(3050), ends(), &packet(20, 0, 2));
-        // 160 us, plus 50 us for the way back, are more than twice 100 us.
+        // 160 us, plus 50 us for the return path, are more than twice 100 us.
         units.take(us(3160), ends(), &packet(20, 1, 2));
         let after = units.so_far;
         assert_eq!(after.at_once, before.at_once);
@@ -276,8 +279,11 @@ mod tests {
         for n in 0..1000 {
             units.add(us(u64::from(n)), ends(), &packet(n, 0, 1), 1);
         }
-        let way = &units.ways[&ends()];
-        assert_eq!((way.units.len(), way.windows.len()), (MOST, MOST));
+        let direction = &units.directions[&ends()];
+        assert_eq!(
+            (direction.units.len(), direction.windows.len()),
+            (MOST, MOST)
+        );
         // Packets of a forgotten unit do not count.
         units.take(us(2000), ends(), &packet(3, 0, 1));
         assert_eq!((units.so_far.units, units.so_far.segments), (1000, 0));

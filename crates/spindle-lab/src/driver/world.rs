@@ -8,7 +8,7 @@ use spindle_mptcp::{Handle, Stack, StackConfig};
 use spindle_units::Instant;
 use spindle_wire::Segment;
 
-use super::packet::{Parcel, ParcelPool, SimPacket};
+use super::packet::{BoxedPacket, PacketPool, SimPacket};
 use super::ports::Ports;
 use spindle_experiment::hosts::place_of;
 
@@ -20,10 +20,10 @@ pub(crate) trait Wire {
     /// Determines the wire length of a segment from `from` to `to`, and injects the segment.
     fn send(
         &mut self,
-        simulation: &mut Simulation<Parcel>,
+        simulation: &mut Simulation<BoxedPacket>,
         from: Address,
         to: Address,
-        parcel: Parcel,
+        packet: BoxedPacket,
     );
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct Balanced;
 impl Wire for Balanced {
     fn send(
         &mut self,
-        simulation: &mut Simulation<Parcel>,
+        simulation: &mut Simulation<BoxedPacket>,
         from: Address,
         to: Address,
-        mut parcel: Parcel,
+        mut packet: BoxedPacket,
     ) {
-        parcel.0.update_wire_len();
-        simulation.inject(from, to, parcel);
+        packet.0.update_wire_len();
+        simulation.inject(from, to, packet);
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum WorldEvent {
     /// The application's alarm expired.
     Alarm,
     /// A segment was dropped.
-    Dropped(LinkId, Parcel),
+    Dropped(LinkId, BoxedPacket),
 }
 
 /// The hosts' interfaces.
@@ -83,8 +83,8 @@ impl Places {
 
 /// All hosts and the network between them.
 pub(crate) struct World<W> {
-    pub(crate) simulation: Simulation<Parcel>,
-    spare: ParcelPool,
+    pub(crate) simulation: Simulation<BoxedPacket>,
+    spare: PacketPool,
     pub(crate) stacks: Vec<Stack>,
     wire: W,
     places: Places,
@@ -106,7 +106,7 @@ impl<W: Wire> World<W> {
         Self {
             stacks: (0..hosts).map(stack).collect(),
             simulation: Simulation::new(network, streams.value(Purpose::Salts, 0)),
-            spare: ParcelPool::default(),
+            spare: PacketPool::default(),
             wire,
             armed: vec![None; hosts as usize],
             places,
@@ -134,7 +134,7 @@ impl<W: Wire> World<W> {
             let stacks = &mut self.stacks;
             let steps = Stack::STEPS_AHEAD;
             self.simulation
-                .approaching(steps, |step, host, Parcel(packet)| {
+                .approaching(steps, |step, host, BoxedPacket(packet)| {
                     let stack = &mut stacks[host.0 as usize];
                     stack.prefetch(&packet.segment, step);
                     if let Some(step) = step.checked_sub(steps - 2)
@@ -145,14 +145,12 @@ impl<W: Wire> World<W> {
                 });
             match event {
                 NetEvent::Arrive {
-                    host,
-                    packet: mut parcel,
-                    ..
+                    host, mut packet, ..
                 } => {
-                    let segment = &mut parcel.0.segment;
+                    let segment = &mut packet.0.segment;
                     arriving(now, segment);
                     self.stacks[host.0 as usize].receive_in_place(now, segment);
-                    self.spare.take_back(parcel);
+                    self.spare.take_back(packet);
                     return Some((now, WorldEvent::Host(host.0)));
                 }
                 NetEvent::Timer(APPLICATION) if self.alarm == Some(now) => {
@@ -189,8 +187,8 @@ impl<W: Wire> World<W> {
         let from = self.places.of(dropped.segment.src.addr)?;
         let to = self.places.of(dropped.segment.dst.addr)?;
         let repair = self.stacks[host as usize].dropped(now, &dropped.segment)?;
-        let parcel = Parcel(Box::new(SimPacket::exempt(repair.clone())));
-        self.simulation.inject(from, to, parcel);
+        let packet = BoxedPacket(Box::new(SimPacket::exempt(repair.clone())));
+        self.simulation.inject(from, to, packet);
         Some((host, repair))
     }
 
@@ -202,10 +200,10 @@ impl<W: Wire> World<W> {
         mut see: impl FnMut(&Segment) -> bool,
     ) {
         loop {
-            let mut parcel = self.spare.parcel();
-            let segment = &mut parcel.0.segment;
+            let mut packet = self.spare.packet();
+            let segment = &mut packet.0.segment;
             if !self.stacks[host as usize].transmit_in_place(now, segment) {
-                self.spare.take_back(parcel);
+                self.spare.take_back(packet);
                 return;
             }
             let goes_on = see(segment);
@@ -217,7 +215,7 @@ impl<W: Wire> World<W> {
                     self.stacks[host as usize].handed_over(segment, leaves);
                 }
                 if goes_on {
-                    self.wire.send(&mut self.simulation, from, to, parcel);
+                    self.wire.send(&mut self.simulation, from, to, packet);
                 }
             }
         }

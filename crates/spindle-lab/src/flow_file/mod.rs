@@ -22,7 +22,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 
 use crate::driver::RunError;
-use crate::driver::packet::Parcel;
+use crate::driver::packet::BoxedPacket;
 use crate::driver::world::{Wire, World, WorldEvent};
 
 /// Payload bytes of a full packet: 1500 B with bare headers.
@@ -105,12 +105,12 @@ struct Prescribed {
 impl Wire for Prescribed {
     fn send(
         &mut self,
-        simulation: &mut Simulation<Parcel>,
+        simulation: &mut Simulation<BoxedPacket>,
         from: Address,
         to: Address,
-        mut parcel: Parcel,
+        mut packet: BoxedPacket,
     ) {
-        let segment = &parcel.0.segment;
+        let segment = &packet.0.segment;
         let (source, destination) = (segment.src.port, segment.dst.port);
         let forward = source < FIRST_PORT;
         let high = if forward { source } else { destination };
@@ -118,8 +118,8 @@ impl Wire for Prescribed {
         let flow = flow_of(high, low);
         let (ahead, back) = self.paths.get(flow as usize).copied().unwrap_or_default();
         let path = if forward { ahead } else { back };
-        parcel.0.weigh_without_options();
-        simulation.inject_on_path(from, to, parcel, path);
+        packet.0.weigh_without_options();
+        simulation.inject_on_path(from, to, packet, path);
     }
 }
 

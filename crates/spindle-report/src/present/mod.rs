@@ -114,13 +114,10 @@ fn settings(experiment: &Experiment) -> Vec<(String, String)> {
         return formula.settings();
     }
     if let Some(point) = first {
-        let links = point.scenario.topology.links();
+        let links = &point.scenario.topology.links;
         let host = &point.scenario.host;
         list.extend([
-            (
-                "topology".to_owned(),
-                point.scenario.topology.name().to_owned(),
-            ),
+            ("topology".to_owned(), point.scenario.topology.name.clone()),
             ("link rate".to_owned(), links.rate.to_string()),
             ("base RTT".to_owned(), links.rtt.to_string()),
             (

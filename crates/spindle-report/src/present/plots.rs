@@ -28,7 +28,7 @@ pub(super) fn plots(
     y: &AxisSpec,
     values: &[Value],
 ) -> Vec<LinePlot> {
-    let apart = experiment.transports.len() > 1;
+    let several = experiment.transports.len() > 1;
     let sweeps = sweeps(experiment);
     let mut list: Vec<LinePlot> = Vec::new();
     for value in values {
@@ -45,7 +45,7 @@ pub(super) fn plots(
             _ => title.to_owned(),
         };
         let rest = &point.set[..point.set.len().saturating_sub(1)];
-        let (plot, name, colour) = if apart && !rest.is_empty() {
+        let (plot, name, colour) = if several && !rest.is_empty() {
             let rest: Vec<String> = rest.iter().map(|(a, v)| format!("{a} {v}")).collect();
             let plot = format!("{title}, {}", rest.join(", "));
             (plot, value.name.clone(), None)

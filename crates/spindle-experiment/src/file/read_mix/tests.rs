@@ -226,7 +226,7 @@ fn leaf_spine_defaults_are_those_of_caps_section_iii() {
     assert_eq!(network.path_count(ends.0, ends.1), 40);
     let place = |host| scenario.topology.place(host);
     assert_eq!((place(103), place(104)), (Some(0), Some(1)));
-    let links = scenario.topology.links();
+    let links = scenario.topology.links;
     assert_eq!(links.rtt, Duration::from_micros(100));
     assert_eq!(links.ecn_threshold, None);
     let plain = crate::scenario::Buffer::Packets(256);

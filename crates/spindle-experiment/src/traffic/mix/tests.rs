@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use spindle_units::BitRate;
 
 use super::*;
-use crate::scenario::{Ask, Buffer, HostSettings, LinkSettings, LongFlows, Observe, Traffic};
+use crate::scenario::{
+    Ask, Buffer, HostSettings, LinkSettings, LongFlows, NamedTopology, Observe, Traffic,
+};
 use crate::topologies::LeafSpine;
 use crate::workload::{SizeSampler, Sizes};
 
@@ -21,11 +23,14 @@ fn every_host() -> Vec<String> {
 
 fn scenario(short_below: Option<u64>) -> Scenario {
     Scenario {
-        topology: Arc::new(LeafSpine {
-            leaves: LEAVES,
-            spines: 2,
-            hosts_per_leaf: UNDER_EACH,
-            fabric_rate: BitRate(1_000_000_000),
+        topology: NamedTopology {
+            name: "leaf-spine".to_owned(),
+            topology: Arc::new(LeafSpine {
+                leaves: LEAVES,
+                spines: 2,
+                hosts_per_leaf: UNDER_EACH,
+                fabric_rate: BitRate(1_000_000_000),
+            }),
             links: LinkSettings {
                 rate: BitRate(1_000_000_000),
                 rtt: Duration::from_micros(100),
@@ -35,7 +40,7 @@ fn scenario(short_below: Option<u64>) -> Scenario {
                 host_buffer: None,
                 priorities: false,
             },
-        }),
+        },
         loss: Vec::new(),
         hotspots: None,
         traffic: Traffic::None,

@@ -114,7 +114,7 @@ pub(crate) struct Usage {
     pub(crate) content: Content,
     /// Flows of fewer bytes are marked as short, if this is set.
     pub(crate) short_below: Option<u64>,
-    /// Returns the links between switches that ECMP uses. It is set if flows must be apart.
+    /// Returns the links between switches that ECMP uses. It is set if flows must have disjoint paths.
     pub(crate) routes: Option<Routes>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct App {
     pub(crate) recording: Option<Recording>,
     pub(crate) script: Script,
     observer: Option<Observer>,
-    /// Links between switches that are used by flows that must be apart.
+    /// Links between switches that are used by flows that must have disjoint paths.
     taken: Vec<LinkId>,
 }
 
@@ -539,7 +539,7 @@ impl App {
 
     /// Records that a host has sent all its segments and reported all its events.
     #[inline]
-    pub(crate) fn settled(&mut self, now: Instant, host: u32, stacks: &[Stack]) {
+    pub(crate) fn host_is_idle(&mut self, now: Instant, host: u32, stacks: &[Stack]) {
         if let Some(observer) = &mut self.observer {
             observer.sample(now, host, &self.conns, stacks);
         }
@@ -557,7 +557,7 @@ impl App {
                 observer.complete(c, &self.conns[c.index()], stacks);
             }
         }
-        self.settle(now, flow, stacks);
+        self.end_flow(now, flow, stacks);
         let state = &mut self.flows[flow.index()];
         state.completed = Some(now);
         let planned = self.plan.flows[flow.index()];
@@ -573,7 +573,7 @@ impl App {
         if self.flows[flow.index()].over {
             return;
         }
-        self.settle(now, flow, stacks);
+        self.end_flow(now, flow, stacks);
         let planned = self.plan.flows[flow.index()];
         let group = &mut self.groups[planned.group as usize];
         group.left -= 1;
@@ -586,7 +586,7 @@ impl App {
     }
 
     /// Ends the flow's time on its connections and counts what happened during it.
-    fn settle(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
+    fn end_flow(&mut self, now: Instant, flow: FlowId, stacks: &mut [Stack]) {
         let state = &mut self.flows[flow.index()];
         state.over = true;
         let mut totals = (0, 0);

@@ -23,10 +23,10 @@ const BACKGROUND_PORT: u16 = 8080;
 /// five SYNs have been sent by then).
 const PREPARATION: Duration = Duration::from_secs(40);
 
-/// Number of ports that are tried for a connection, and for a connection that must be apart from others. With
-/// the latter number, the last free one of 40 paths is missed only once in 10^45 cases.
+/// Number of ports that are tried for a connection, and for a connection that must share no link with others.
+/// With the latter number, the last free one of 40 paths is missed only once in 10^45 cases.
 const ATTEMPTS: u32 = 64;
-const ATTEMPTS_APART: u32 = 4096;
+const ATTEMPTS_DISJOINT: u32 = 4096;
 
 fn port_of(class: Class) -> u16 {
     match class {
@@ -93,7 +93,7 @@ impl App {
 
     /// Opens a connection from a random port. The port is drawn from the connection's own stream, or from the
     /// flow's, so that the n-th connection has the same ports under every transport. Returns `None` if the
-    /// stack refuses, or if no port leads to a path that is apart from others.
+    /// stack refuses, or if no port leads to a path that shares no link with others.
     fn open(
         &mut self,
         now: Instant,
@@ -107,11 +107,15 @@ impl App {
             Class::Replica => u64::from(own) | 1 << 32,
             Class::First | Class::Background => u64::from(own),
         };
-        let apart = flow.is_some_and(|f| self.plan.flows[f.index()].apart);
+        let disjoint = flow.is_some_and(|f| self.plan.flows[f.index()].disjoint);
         let mut ports = self.streams.stream(Purpose::Ports, number);
         let interfaces = self.usage.interfaces[client as usize];
         let interface = self.plan.interface(&self.streams, number, interfaces);
-        for _ in 0..if apart { ATTEMPTS_APART } else { ATTEMPTS } {
+        for _ in 0..if disjoint {
+            ATTEMPTS_DISJOINT
+        } else {
+            ATTEMPTS
+        } {
             // RFC 6335 reserves ports from 49152 up for this use. A larger range leaves enough ports for
             // thousands of connections.
             let port = 10_000 + ports.below(55_000) as u16;
@@ -121,12 +125,12 @@ impl App {
                 .get(&local)
                 .is_some_and(|c| !self.conns[c.index()].dead);
             let remote = endpoint(server, port_of(class));
-            let Some(way) = self.way(apart, local, remote).filter(|_| !taken) else {
+            let Some(path) = self.free_path(disjoint, local, remote).filter(|_| !taken) else {
                 continue;
             };
             let config = self.config_for(client, interface, class);
             if let Ok(handle) = stacks[client as usize].connect(now, local, remote, config) {
-                self.taken.extend(way);
+                self.taken.extend(path);
                 self.conns.push(Conn::new(client, server, handle, class));
                 self.by_handle.insert(client, handle, index);
                 self.by_endpoint.insert(local, index);
@@ -137,15 +141,15 @@ impl App {
         None
     }
 
-    /// The links between switches of a connection that must be apart from others. `None` if one of them is
-    /// already in use. For other connections, the list is empty.
-    fn way(&self, apart: bool, local: Endpoint, remote: Endpoint) -> Option<Vec<LinkId>> {
-        let way = match (&self.usage.routes, apart) {
+    /// The links between switches of a connection that must share no link with others. `None` if one of them
+    /// is already in use. For other connections, the list is empty.
+    fn free_path(&self, disjoint: bool, local: Endpoint, remote: Endpoint) -> Option<Vec<LinkId>> {
+        let path = match (&self.usage.routes, disjoint) {
             (Some(routes), true) => routes(local, remote),
             _ => Vec::new(),
         };
-        let free = way.iter().all(|link| !self.taken.contains(link));
-        free.then_some(way)
+        let free = path.iter().all(|link| !self.taken.contains(link));
+        free.then_some(path)
     }
 
     /// The configuration of connections of this class, on a host with one interface.
