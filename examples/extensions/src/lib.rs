@@ -1,12 +1,17 @@
 //! Extensions of Spindle in a separate crate: one file for each, and one line for each in [`registry`].
 
 mod abandoned;
+mod controller;
 mod periodic;
 mod rpc;
+mod scheduler;
 mod spread;
 mod star;
 
 use spindle_experiment::registry::Registry;
+
+pub use controller::Scalable;
+pub use scheduler::MostRoom;
 
 /// Spindle's names and those of this crate. `spindle::cli(registry())` is the whole command line with them.
 pub fn registry() -> Registry {
@@ -16,6 +21,8 @@ pub fn registry() -> Registry {
         .sizes("rpc", rpc::SUMMARY, rpc::sizes())
         .metric(&abandoned::ABANDONED)
         .claim_test("spread", spread::SUMMARY, spread::read)
+        .congestion_controller(Scalable::default())
+        .scheduler(MostRoom)
 }
 
 #[cfg(test)]
@@ -133,7 +140,7 @@ mod tests {
     #[test]
     fn names_of_this_crate_are_explained() {
         let all = explain::names(&registry());
-        for name in ["star", "periodic", "rpc", "abandoned", "spread"] {
+        for name in ["star", "periodic", "rpc", "abandoned", "spread", "scalable", "most-room"] {
             assert!(
                 all.lines()
                     .any(|l| l.split_whitespace().next() == Some(name)),

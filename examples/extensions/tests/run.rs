@@ -5,7 +5,7 @@ use std::process::ExitCode;
 /// Runs the command line and returns whether the exit code was that of success.
 fn succeeds(arguments: &[&str]) -> bool {
     let all = std::iter::once("spindle").chain(arguments.iter().copied());
-    let code = spindle::run(extend::registry(), all);
+    let code = spindle::run(extensions::registry(), all);
     format!("{code:?}") == format!("{:?}", ExitCode::SUCCESS)
 }
 
