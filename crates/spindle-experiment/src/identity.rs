@@ -57,7 +57,7 @@ mod tests {
             "../spindle-mptcp/src/subflow/output.rs",
             "../spindle-fabric/src/simulation/hop.rs",
             "../spindle-lab/src/driver/world.rs",
-            "src/traffic.rs",
+            "src/traffic/mod.rs",
         ] {
             assert!(sources.contains(&needed), "{needed}");
         }

@@ -27,8 +27,8 @@
 //!    and its types ([`Experiment`], [`Point`], [`Overrides`]) stand at the root. [`library`] has the
 //!    experiments that come with Spindle.
 //! 2. [`document`] is the parsed file, and [`catalog`] a list of named things. [`registry`] has the catalogs of
-//!    transports, balancers, topologies, loss models, size distributions, metrics and tests of claims. Other
-//!    crates can add to it. [`explain`] describes these names.
+//!    transports, balancers, topologies, loss models, kinds of traffic, size distributions, metrics and tests
+//!    of claims. Other crates can add to it. [`explain`] describes these names.
 //! 3. [`topologies`] and [`loss_models`] describe the network, and [`network`] builds it. [`hosts`] has the
 //!    addresses and the configurations of hosts, and [`mod@informed`] adds what hosts know of their network.
 //! 4. [`workload`] has the size distributions and loss rates. [`traffic`] plans the flows of a run. [`rng`]
@@ -70,4 +70,6 @@ pub use document::{ExperimentError, Origin, suggestion};
 pub use file::{Cdf, Context, Experiment, MIN_RUNS, Overrides, Point, Scale, rewrite};
 pub use metrics::{Metric, RunResult};
 pub use scenario::Scenario;
-pub use transport_name::{Carrier, End, KERNEL_TRANSPORTS, TransportName, TransportNameError};
+pub use transport_name::{
+    Carrier, End, KERNEL_TRANSPORTS, KnownTransports, TransportName, TransportNameError,
+};

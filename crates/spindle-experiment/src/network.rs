@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spindle_fabric::{Network, NetworkError, NodeId};
 
 pub use crate::loss_models::{candidates, links};
-use crate::scenario::{Loss, Observe, Scenario, Traffic};
+use crate::scenario::{Loss, Scenario};
 
 /// The network of a scenario with the scenario's losses, for the testbed, which runs in real time.
 ///
@@ -75,35 +75,9 @@ pub fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
     if let Some((name, remedy)) = scenario.loss.iter().find_map(|l| l.model.only_in_lab()) {
         return Err(wrong("loss model", name, remedy));
     }
-    match &scenario.traffic {
-        Traffic::Requests(r) if r.sizes.packets().is_some() => {
-            let remedy = "only the lab knows what a full packet is; give bytes";
-            Err(wrong("sizes", "in packets", remedy))
-        }
-        Traffic::Requests(r) if r.background.is_some() => {
-            let remedy = "only the lab has it; limit the sizes by `below`";
-            Err(wrong("traffic", "with a background", remedy))
-        }
-        Traffic::None => Err(wrong("traffic", "none", "want requests, incast or mix")),
-        Traffic::Formula(_) => Err(wrong("traffic", "formula", "want requests, incast or mix")),
-        Traffic::Transfers(_) => Err(wrong(
-            "traffic",
-            "transfers",
-            "only the lab has them; want requests, incast or mix",
-        )),
-        Traffic::Mix(m) if m.background.is_some() => {
-            let remedy = "only the lab has two transports at a time; leave `background` out";
-            Err(wrong("traffic", "with a background transport", remedy))
-        }
-        Traffic::Mix(m) if m.long.as_ref().is_some_and(|l| l.distinct) => {
-            let remedy = "only the lab knows the ports' paths beforehand; want hashed";
-            Err(wrong("long_paths", "distinct", remedy))
-        }
-        Traffic::Mix(m) if m.observe != Observe::default() => {
-            let remedy = "only the lab sees into its hosts; leave `observe` out";
-            Err(wrong("observe", "something", remedy))
-        }
-        Traffic::Requests(_) | Traffic::Incast(_) | Traffic::Mix(_) => Ok(()),
+    match scenario.traffic.only_in_lab() {
+        Some(o) => Err(wrong(o.parameter, o.found, o.remedy)),
+        None => Ok(()),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::identity::{VERSION, build_version};
 use crate::loss_models::{self, LossModel, LossPlace, ReadLossModel};
 use crate::metrics::{self, MetricSpec};
 use crate::topologies::{self, CustomKind, TopologyKind};
+use crate::traffic::{self, TrafficKind};
 use crate::workload::{self, Sizes};
 
 /// How requests use connections of a transport.
@@ -157,6 +158,7 @@ pub struct Registry {
     topologies: Catalog<dyn TopologyKind>,
     claim_tests: Catalog<ReadTest>,
     loss_models: Catalog<ReadLossModel>,
+    traffic_kinds: Catalog<dyn TrafficKind>,
     metrics: Catalog<&'static MetricSpec>,
     workloads: Catalog<Sizes>,
     composed: OnceLock<Box<Composed>>,
@@ -185,6 +187,7 @@ impl std::fmt::Debug for Registry {
             .field("topologies", &self.topologies)
             .field("claim_tests", &self.claim_tests)
             .field("loss_models", &self.loss_models)
+            .field("traffic_kinds", &self.traffic_kinds)
             .field("metrics", &self.metrics)
             .field("workloads", &self.workloads)
             .finish()
@@ -202,6 +205,7 @@ impl Registry {
             topologies: topologies::built_in(),
             claim_tests: claims::built_in(),
             loss_models: loss_models::built_in(),
+            traffic_kinds: traffic::built_in(),
             metrics: metrics::built_in(),
             workloads: workload::built_in(),
             composed: OnceLock::new(),
@@ -398,6 +402,20 @@ impl Registry {
     ) -> Self {
         self.extended = true;
         self.topologies.add(name, summary, Arc::new(kind));
+        self
+    }
+
+    /// Adds a kind of traffic, the value of the key `kind` of `[traffic]`. Replaces the one with that name, if
+    /// any. `summary` describes it in one line.
+    #[must_use]
+    pub fn traffic_kind(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        kind: impl TrafficKind + 'static,
+    ) -> Self {
+        self.extended = true;
+        self.traffic_kinds.add(name, summary, Arc::new(kind));
         self
     }
 
@@ -604,6 +622,11 @@ impl Registry {
     /// All loss models.
     pub fn loss_models(&self) -> &Catalog<ReadLossModel> {
         &self.loss_models
+    }
+
+    /// All kinds of traffic.
+    pub fn traffic_kinds(&self) -> &Catalog<dyn TrafficKind> {
+        &self.traffic_kinds
     }
 
     /// The metrics that are a ratio of two sums over runs: Spindle's and those that other crates added.

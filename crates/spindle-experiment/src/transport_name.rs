@@ -1,7 +1,29 @@
 //! Names of transports: what each end of a row uses, and what carries its segments.
 
+use spindle_mptcp::Variant;
+
 /// Transports that use the kernel's own stack. Only the testbed has them.
 pub const KERNEL_TRANSPORTS: [&str; 2] = ["kernel-tcp", "kernel-mptcp"];
+
+/// The transports that a file may name.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownTransports<'a> {
+    /// Their names, without variants.
+    pub names: &'a [String],
+    /// The variants that may follow a name.
+    pub variants: &'a [Variant],
+}
+
+impl KnownTransports<'_> {
+    /// Whether a transport with this name exists. Variants may follow the name, each after a plus sign.
+    pub fn has(&self, name: &str) -> bool {
+        let listed = |name: &str| self.names.iter().any(|t| t == name);
+        let mut parts = name.split('+');
+        let base = parts.next().is_some_and(listed);
+        let mut known = parts.map(|part| self.variants.iter().any(|v| v.name() == part));
+        listed(name) || base && known.all(|known| known)
+    }
+}
 
 /// A transport, possibly with its own balancer: `tcp@rps`.
 ///

@@ -3,6 +3,7 @@
 mod abandoned;
 mod controller;
 mod periodic;
+mod ring;
 mod rpc;
 mod scheduler;
 mod spread;
@@ -18,6 +19,7 @@ pub fn registry() -> Registry {
     Registry::standard()
         .topology_kind("star", star::SUMMARY, star::Kind)
         .loss_model("periodic", periodic::SUMMARY, periodic::read)
+        .traffic_kind("ring", ring::SUMMARY, ring::Kind)
         .sizes("rpc", rpc::SUMMARY, rpc::sizes())
         .metric(&abandoned::ABANDONED)
         .claim_test("spread", spread::SUMMARY, spread::read)
@@ -140,7 +142,16 @@ mod tests {
     #[test]
     fn names_of_this_crate_are_explained() {
         let all = explain::names(&registry());
-        for name in ["star", "periodic", "rpc", "abandoned", "spread", "scalable", "most-room"] {
+        for name in [
+            "star",
+            "periodic",
+            "ring",
+            "rpc",
+            "abandoned",
+            "spread",
+            "scalable",
+            "most-room",
+        ] {
             assert!(
                 all.lines()
                     .any(|l| l.split_whitespace().next() == Some(name)),

@@ -22,6 +22,13 @@ fn controller_of_this_crate_runs_from_a_file_and_as_a_variant() {
 }
 
 #[test]
+fn traffic_of_this_crate_runs_from_a_file() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/ring.toml");
+    assert!(succeeds(&["run", file]));
+    assert!(!succeeds(&["run", file, "--set", "traffic.hosts=h1"]));
+}
+
+#[test]
 fn scheduler_of_this_crate_is_a_variant_of_multipath_transports_only() {
     assert!(succeeds(&["explain", "mptcp+most-room"]));
     assert!(!succeeds(&["explain", "tcp+most-room"]));

@@ -6,7 +6,7 @@ use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
 use crate::bound::{packets, rto_bound};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
-use crate::scenario::{Scenario, Traffic};
+use crate::scenario::Scenario;
 use crate::units;
 
 /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (mechanisms C3) for the
@@ -68,10 +68,9 @@ pub fn point_bound(scenario: &Scenario) -> Result<f64, String> {
     let Some(Some(p)) = rate else {
         return Err("the bound needs one Bernoulli loss".to_owned());
     };
-    let Traffic::Requests(requests) = &scenario.traffic else {
+    let Some(bytes) = scenario.traffic.mean_response() else {
         return Err("the bound needs request traffic".to_owned());
     };
-    let bytes = requests.sizes.mean();
     Ok(rto_bound(
         p,
         packets(bytes as u64, u64::from(scenario.host.mss)),

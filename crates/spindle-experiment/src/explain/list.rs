@@ -46,6 +46,11 @@ pub(super) fn all(registry: &Registry) -> String {
     );
     named(
         &mut text,
+        "kinds of traffic, for [traffic] kind",
+        registry.traffic_kinds(),
+    );
+    named(
+        &mut text,
         "distributions, for [traffic] sizes",
         registry.workloads(),
     );

@@ -2,11 +2,8 @@
 
 mod overlay;
 mod read;
-mod read_formula;
-mod read_mix;
 #[cfg(test)]
 mod read_tests;
-mod read_traffic;
 mod rewrite;
 
 use std::path::Path;
@@ -20,8 +17,8 @@ use crate::document::{ExperimentError, Node, Origin, Section, Share, Value, sugg
 use crate::metrics::Metric;
 use crate::registry::Registry;
 use crate::rng::hash64;
-use crate::scenario::{Scenario, Traffic};
-use crate::transport_name::{End, KERNEL_TRANSPORTS, TransportName};
+use crate::scenario::Scenario;
+use crate::transport_name::{End, KERNEL_TRANSPORTS, KnownTransports, TransportName};
 
 /// How large a reproduction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +61,15 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// Whether a transport with this name exists. Variants may follow the name, each after a plus sign.
     pub(crate) fn knows_transport(&self, name: &str) -> bool {
-        let listed = |name: &str| self.transports.iter().any(|t| t == name);
-        let mut parts = name.split('+');
-        let base = parts.next().is_some_and(listed);
-        let variants = self.registry.variants();
-        let mut known = parts.map(|part| variants.iter().any(|v| v.name() == part));
-        listed(name) || base && known.all(|known| known)
+        self.known_transports().has(name)
+    }
+
+    /// The transports that the file may name.
+    pub(crate) fn known_transports(&self) -> KnownTransports<'_> {
+        KnownTransports {
+            names: self.transports,
+            variants: self.registry.variants(),
+        }
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Point {
 impl Point {
     /// Whether the point is computed by a formula instead of run.
     pub fn is_computed(&self) -> bool {
-        matches!(self.scenario.traffic, Traffic::Formula(_))
+        self.scenario.traffic.formula().is_some()
     }
 }
 
@@ -522,13 +522,7 @@ fn read_claims(
         }
     }
     let observes = |what: &str| {
-        let has = |p: &Point| match &p.scenario.traffic {
-            Traffic::Requests(r) => r.observe.has(what),
-            Traffic::Transfers(t) => t.observe.has(what),
-            Traffic::Mix(m) => m.observe.has(what),
-            Traffic::Formula(_) => what == crate::observed::COMPUTED,
-            Traffic::Incast(_) | Traffic::None => false,
-        };
+        let has = |p: &Point| p.scenario.traffic.observes(what);
         experiment.points.iter().all(has)
     };
     let catalogs = (registry.claim_tests(), registry.metrics());

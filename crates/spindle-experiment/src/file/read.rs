@@ -5,20 +5,20 @@ use std::sync::Arc;
 use spindle_fabric::Network;
 use spindle_mptcp::congestion::ControllerFactory;
 
-use super::read_traffic::traffic;
-use super::{Context, read_formula};
+use super::Context;
 use crate::document::{ExperimentError, Node, Section, Share, Size, Value};
 use crate::loss_models;
 use crate::network::switches_among;
 use crate::scenario::{Buffer, HostSettings, Hotspots, Scenario, Window};
-use crate::topologies;
+use crate::topologies::{self, Dumbbell, LinkSettings, NamedTopology};
+use crate::traffic::{self, TrafficPlace};
 
 pub(super) type Result<T> = std::result::Result<T, ExperimentError>;
 
 /// Reads the scenario of one point.
 pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scenario> {
-    if let Some(section) = root.section("traffic")?.filter(read_formula::is_formula) {
-        return read_formula::scenario(root, section);
+    if let Some(section) = root.section("traffic")?.filter(|s| is_computed(s, context)) {
+        return computed(root, section, context);
     }
     let topology = match root.section("topology")? {
         Some(section) => topologies::read(section, context.registry.topologies())?,
@@ -29,7 +29,10 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
         .map_err(|e| root.error("topology", e.to_string()))?;
     let loss = loss_models::read(root, &network, context.registry.loss_models())?;
     let traffic = match root.section("traffic")? {
-        Some(section) => traffic(section, (&topology, &network), context)?,
+        Some(section) => {
+            let place = place(&topology, &network, context);
+            traffic::read(section, &place, context.registry.traffic_kinds())?
+        }
         None => return Err(root.error("traffic", "missing, want a table with a kind")),
     };
     let (host, balancer) = match root.section("scenario")? {
@@ -46,6 +49,60 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
         traffic,
         host,
         balancer,
+    })
+}
+
+/// What is known when traffic is read.
+fn place<'a>(
+    topology: &'a NamedTopology,
+    network: &'a Network,
+    context: &'a Context<'_>,
+) -> TrafficPlace<'a> {
+    TrafficPlace {
+        topology,
+        network,
+        directory: context.directory,
+        transports: context.known_transports(),
+        workloads: context.registry.workloads(),
+    }
+}
+
+/// Whether points with this `[traffic]` are computed and not run.
+fn is_computed(traffic: &Section<'_>, context: &Context<'_>) -> bool {
+    let Some(Value::Text(kind)) = traffic.node("kind").map(|n| &n.value) else {
+        return false;
+    };
+    let entry = context.registry.traffic_kinds().find(kind);
+    entry.is_some_and(|e| e.item.is_computed())
+}
+
+/// Reads the scenario of a computed point. Its network is a placeholder that no run uses.
+fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> Result<Scenario> {
+    for key in ["topology", "loss", "scenario", "hotspots"] {
+        if root.node(key).is_some() {
+            return Err(root.error(key, "has no meaning together with a formula, want none"));
+        }
+    }
+    let links = LinkSettings::default();
+    let topology = NamedTopology {
+        name: "dumbbell".to_owned(),
+        links,
+        topology: Arc::new(Dumbbell {
+            pairs: 1,
+            core_rate: links.rate,
+        }),
+    };
+    let network = topology
+        .build()
+        .map_err(|e| root.error("topology", e.to_string()))?;
+    let place = place(&topology, &network, context);
+    Ok(Scenario {
+        traffic: traffic::read(section, &place, context.registry.traffic_kinds())?,
+        topology,
+        loss: Vec::new(),
+        hotspots: None,
+        host: HostSettings::default(),
+        balancer: "ecmp".to_owned(),
     })
 }
 

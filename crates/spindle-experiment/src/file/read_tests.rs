@@ -1,5 +1,6 @@
 //! How the keys of scenarios are read, and which errors wrong keys cause.
 
+use std::any::Any;
 use std::path::Path;
 
 use spindle_units::{BitRate, Duration};
@@ -7,7 +8,7 @@ use spindle_units::{BitRate, Duration};
 use super::{Context, Experiment, Overrides, Scale};
 use crate::document::ExperimentError;
 use crate::registry::Registry;
-use crate::scenario::{Arrivals, Background, Buffer, Observe, Traffic};
+use crate::scenario::{Arrivals, Background, Buffer, NoTraffic, Observe, Requests, Traffic};
 use crate::topologies::FatTree;
 use crate::workload::LossRates;
 
@@ -42,6 +43,12 @@ fn requests(keys: &str) -> String {
     )
 }
 
+/// The traffic of the first point.
+fn first_traffic<T: Traffic>(e: &Experiment) -> &T {
+    let any: &dyn Any = &*e.points[0].scenario.traffic;
+    any.downcast_ref().expect("the traffic has this kind")
+}
+
 /// A simulation with these keys of a `lossy-links` model.
 fn lossy(keys: &str) -> String {
     format!("{SIM}traffic = {{ kind = \"none\" }}\n[loss]\nmodel = \"lossy-links\"\n{keys}")
@@ -51,16 +58,12 @@ fn lossy(keys: &str) -> String {
 fn subflows_sizes_in_packets_and_observed_items_are_read() {
     let keys = "subflows = [2, 1]\nobserve = [\"recovery\", \"sizes\"]";
     let e = read(&requests(keys)).unwrap();
-    let Traffic::Requests(r) = &e.points[0].scenario.traffic else {
-        panic!("{:?}", e.points[0].scenario.traffic);
-    };
+    let r: &Requests = first_traffic(&e);
     assert_eq!(r.subflows, [2, 1]);
     assert!(r.observe.recovery && r.observe.sizes && r.sizes.packets().is_none());
     for name in Observe::NAMES {
         let e = read(&requests(&format!("observe = [\"{name}\"]"))).unwrap();
-        let Traffic::Requests(r) = &e.points[0].scenario.traffic else {
-            panic!("{:?}", e.points[0].scenario.traffic);
-        };
+        let r: &Requests = first_traffic(&e);
         for other in Observe::NAMES {
             assert_eq!(r.observe.has(other), other == name, "{name} {other}");
         }
@@ -75,10 +78,7 @@ fn subflows_sizes_in_packets_and_observed_items_are_read() {
     }
     let packets = |n: &str| requests("").replace("\"web-search\"", n);
     let e = read(&packets("{ packets = 29 }")).unwrap();
-    match &e.points[0].scenario.traffic {
-        Traffic::Requests(r) => assert_eq!(r.sizes.packets(), Some(29)),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(first_traffic::<Requests>(&e).sizes.packets(), Some(29));
     let e = error(&packets("{ packets = 0 }"));
     assert!(e.contains("want 1 to 1000000"), "{e}");
     let e = error(&format!("cdf = [\"fcts\"]\n{}", requests("")));
@@ -382,9 +382,9 @@ fn fat_trees_can_be_oversubscribed() {
 fn loads_are_rates_or_shares_of_a_capacity() {
     let load = |keys: &str| {
         let e = read(&requests(keys)).unwrap();
-        match &e.points[0].scenario.traffic {
-            Traffic::Requests(r) => r.arrivals,
-            other => panic!("{other:?}"),
+        {
+            let r: &Requests = first_traffic(&e);
+            r.arrivals
         }
     };
     let of = |bps| Arrivals::Poisson(BitRate(bps));
@@ -416,9 +416,9 @@ fn loads_are_rates_or_shares_of_a_capacity() {
 fn background_needs_a_size_and_a_known_transport() {
     let background = |keys: &str| {
         let e = read(&requests(keys)).unwrap();
-        match &e.points[0].scenario.traffic {
-            Traffic::Requests(r) => r.background.clone(),
-            other => panic!("{other:?}"),
+        {
+            let r: &Requests = first_traffic(&e);
+            r.background.clone()
         }
     };
     let of = |transport: Option<&str>| {
@@ -461,9 +461,9 @@ fn hosts_are_named_by_patterns_and_need_a_partner_other_than_themselves() {
     };
     let hosts = |clients: &str, servers: &str| {
         let e = read(&traffic(clients, servers)).unwrap();
-        match &e.points[0].scenario.traffic {
-            Traffic::Requests(r) => (r.clients.len(), r.servers.len()),
-            other => panic!("{other:?}"),
+        {
+            let r: &Requests = first_traffic(&e);
+            (r.clients.len(), r.servers.len())
         }
     };
     assert_eq!(hosts("\"all\"", "\"all\""), (64, 64));
@@ -590,7 +590,7 @@ fn an_axis_may_set_several_keys_at_once() {
 #[test]
 fn traffic_may_be_none() {
     let e = read(&lossy("links = 5")).unwrap();
-    assert_eq!(e.points[0].scenario.traffic, Traffic::None);
+    assert_eq!(first_traffic::<NoTraffic>(&e), &NoTraffic);
     let e = error(&format!("{SIM}traffic = {{ kind = \"nothing\" }}"));
     assert!(
         e.starts_with(
@@ -617,9 +617,7 @@ fn formula(keys: &str) -> Result<Experiment, ExperimentError> {
 #[test]
 fn valid_formulas_are_read_and_invalid_ones_refused() {
     let e = formula("blocking = \"20%\"").unwrap();
-    let Traffic::Formula(f) = &e.points[0].scenario.traffic else {
-        panic!("{:?}", e.points[0].scenario.traffic);
-    };
+    let f = e.points[0].scenario.traffic.formula().unwrap();
     assert_eq!((f.k, f.redundancy, f.window), (None, None, 64));
     assert_eq!(f.conditions.rate, BitRate(1_000_000_000));
     assert!(e.points[0].is_computed());

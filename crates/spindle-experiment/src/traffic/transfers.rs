@@ -1,24 +1,92 @@
-//! Transfers from host to host: long transfers that last until the end, and short transfers at the same time
-//! (MMPTCP section 3, mechanisms T8).
+//! `transfers`: long transfers that last until the end, and short transfers at the same time (MMPTCP section 3,
+//! mechanisms T8).
+
+use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use super::{Plan, PlanError, PlannedFlow, Start, numbers, other};
+use super::plan::{ENDLESS, ONSET, flow, numbers, other, sort_by_start};
+use super::read::{hosts, matching, observe};
+use super::{
+    Ask, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow, Result, Traffic,
+    TrafficKind, TrafficPlace,
+};
+use crate::catalog::Catalog;
+use crate::document::{Section, Share};
 use crate::rng::{Purpose, Stream, Streams};
-use crate::scenario::{TrafficMatrix, TransferArrivals, Transfers};
+use crate::workload::SizeSampler;
 
-/// Long transfers start at random times within this interval, so that they are not synchronised (our choice).
-pub(super) const ONSET: Duration = Duration::from_millis(10);
+/// Transfers from host to host for a given time (MMPTCP section 3, mechanisms T8). Long transfers last until
+/// the end and count as background. The others are short. Each transfer has its own connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transfers {
+    /// All hosts that take part.
+    pub hosts: Vec<String>,
+    /// Share of the hosts that send a long transfer and nothing else. These hosts are drawn for each run.
+    pub long: f64,
+    /// Which host each host sends to.
+    pub matrix: TrafficMatrix,
+    /// When short transfers start.
+    pub coming: TransferArrivals,
+    /// When their time begins: when the connection is opened, or once it is established.
+    pub ask: Ask,
+    /// Sizes of short transfers.
+    pub sizes: SizeSampler,
+    /// How long the transfers go on.
+    pub duration: Duration,
+    /// Name of the transport of the long transfers. If `None`, it is the transport under test.
+    pub background: Option<String>,
+    /// What is observed of each short transfer.
+    pub observe: Observe,
+}
 
-/// Bytes of a transfer that lasts until the end: more than any link can carry.
-pub(super) const ENDLESS: u64 = 1 << 50;
+/// Which host each host sends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficMatrix {
+    /// Each host sends to one other host, drawn for each run. No host has two senders.
+    Permutation,
+    /// The n-th host sends to the host this many positions after it.
+    Stride(u32),
+    /// The receiver is drawn for each transfer.
+    Random,
+}
+
+/// When short transfers start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TransferArrivals {
+    /// This many per second in the whole network, one by one at random times, each from a host without a long
+    /// transfer.
+    Poisson(f64),
+    /// Several at once to one host. All hosts are drawn again each time.
+    Together {
+        /// Number of hosts that send.
+        senders: u32,
+        /// Time between two such rounds, and before the first one.
+        every: Duration,
+    },
+}
+
+impl Traffic for Transfers {
+    fn plan(&self, request: &PlanRequest<'_>) -> std::result::Result<Plan, PlanError> {
+        transfers(self, request.hosts, request.streams)
+    }
+
+    fn observes(&self, what: &str) -> bool {
+        self.observe.has(what)
+    }
+
+    fn only_in_lab(&self) -> Option<OnlyInLab> {
+        let remedy = "only the lab has them; want requests, incast or mix";
+        Some(OnlyInLab::new("traffic", "transfers", remedy))
+    }
+}
 
 /// Plans the transfers between `t`'s hosts.
-pub(super) fn transfers(
+fn transfers(
     t: &Transfers,
     hosts: &[String],
     streams: &Streams,
-) -> Result<Plan, PlanError> {
+) -> std::result::Result<Plan, PlanError> {
     let members = numbers(&t.hosts, hosts)?;
     let mut pairs = streams.stream(Purpose::Pairs, 0);
     let order = shuffled(members.len(), &mut pairs);
@@ -69,35 +137,16 @@ pub(super) fn transfers(
             }
         }
     }
-    flows.sort_by_key(|f| match f.start {
-        Start::At(at) | Start::After(at) => at,
-    });
-    for (n, flow) in flows.iter_mut().enumerate() {
-        flow.group = n as u32;
-    }
+    sort_by_start(&mut flows);
     Ok(Plan {
         ask: t.ask,
         ends: Some(t.duration),
         push: true,
         observe: t.observe,
+        background_transport: t.background.clone(),
         flows,
         ..Plan::default()
     })
-}
-
-/// A flow over its own connection.
-pub(super) fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> PlannedFlow {
-    PlannedFlow {
-        start: Start::At(at),
-        client,
-        server,
-        bytes,
-        connection: None,
-        group: 0,
-        background: false,
-        counted: true,
-        disjoint: false,
-    }
 }
 
 /// The numbers 0 to `n - 1` in a uniformly random order (Fisher and Yates).
@@ -126,11 +175,90 @@ fn partners(matrix: TrafficMatrix, hosts: usize, rng: &mut Stream) -> Option<Vec
     }
 }
 
+struct Kind;
+
+impl TrafficKind for Kind {
+    fn read(&self, s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Arc<dyn Traffic>> {
+        Ok(Arc::new(read(s, place)?))
+    }
+}
+
+fn read(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Transfers> {
+    let network = place.network;
+    let hosts = match s.node("hosts") {
+        Some(_) => hosts(s, "hosts", network)?,
+        None => matching(s, "hosts", "all", network)?,
+    };
+    if hosts.len() < 2 {
+        return Err(s.error("hosts", "found one host, want two or more"));
+    }
+    let kinds = [("permutation", 0), ("stride", 1), ("random", 2)];
+    let matrix = match (s.choice("matrix", &kinds)?, s.get::<u32>("stride")?) {
+        (Some(1), Some(by)) if !(by as usize).is_multiple_of(hosts.len()) => {
+            TrafficMatrix::Stride(by)
+        }
+        (Some(1), Some(_)) => {
+            let problem = "leads each host to itself, want another number";
+            return Err(s.error("stride", problem));
+        }
+        (Some(1), None) => return Err(s.error("stride", "missing, want a number of hosts")),
+        (_, Some(_)) => {
+            return Err(s.error("stride", "has a meaning with matrix = \"stride\" only"));
+        }
+        (Some(2), None) => TrafficMatrix::Random,
+        (_, None) => TrafficMatrix::Permutation,
+    };
+    let coming = match (s.get::<f64>("rate")?, s.get::<u32>("senders")?) {
+        (Some(_), Some(_)) => {
+            let problem = "given together with rate, want only one of them";
+            return Err(s.error("senders", problem));
+        }
+        (_, Some(senders)) => {
+            let every: Duration = s.need("every")?;
+            if senders == 0 || senders as usize >= hosts.len() || every == Duration::ZERO {
+                let problem = format!("want 1 to {} at once, at times apart", hosts.len() - 1);
+                return Err(s.error("senders", problem));
+            }
+            TransferArrivals::Together { senders, every }
+        }
+        (rate, None) => {
+            let rate = rate.unwrap_or(0.0);
+            if !(0.0..=1e9).contains(&rate) {
+                let problem = format!("found {rate}, want transfers a second, 0 to 1e9");
+                return Err(s.error("rate", problem));
+            }
+            TransferArrivals::Poisson(rate)
+        }
+    };
+    let background = place.background(s)?;
+    let duration: Duration = s.need("duration")?;
+    if duration == Duration::ZERO {
+        return Err(s.error("duration", "found 0, want more"));
+    }
+    let ask = [("opening", Ask::Opening), ("at-once", Ask::AtOnce)];
+    Ok(Transfers {
+        ask: s.choice("ask", &ask)?.unwrap_or_default(),
+        long: s.or("long", Share(0.0))?.0,
+        matrix,
+        coming,
+        sizes: place.sizes(s)?,
+        duration,
+        background,
+        observe: observe(s)?,
+        hosts,
+    })
+}
+
+pub(super) fn register(catalog: &mut Catalog<dyn TrafficKind>) {
+    let summary = "hosts send to hosts for a given time, some all the time (MMPTCP)";
+    catalog.add("transfers", summary, Arc::new(Kind));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Ask, Observe};
-    use crate::workload::{SizeSampler, Sizes};
+    use crate::traffic::Start;
+    use crate::workload::Sizes;
 
     fn hosts(n: usize) -> Vec<String> {
         (0..n).map(|i| format!("h{i}")).collect()

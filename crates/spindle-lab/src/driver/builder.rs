@@ -7,8 +7,7 @@ use spindle_experiment::informed::informed;
 use spindle_experiment::network::network as build_network;
 use spindle_experiment::registry::Transport;
 use spindle_experiment::rng::{Purpose, Streams};
-use spindle_experiment::scenario::Traffic;
-use spindle_experiment::traffic::{Plan, plan};
+use spindle_experiment::traffic::Plan;
 use spindle_fabric::{HostId, Network, Simulation};
 use spindle_mptcp::Config;
 use spindle_wire::{Endpoint, Segment};
@@ -37,7 +36,7 @@ impl<'a> RunBuilder<'a> {
     /// # Errors
     /// If the point is a formula, or if the transport does not exist.
     pub(super) fn new(request: &'a RunRequest<'a>) -> Result<Self, RunError> {
-        if matches!(request.scenario.traffic, Traffic::Formula(_)) {
+        if request.scenario.traffic.formula().is_some() {
             return Err(RunError::Formula);
         }
         Ok(Self {
@@ -103,7 +102,7 @@ impl<'a> RunBuilder<'a> {
         let name = |h| network.node(network.host_node(HostId(h))).name.clone();
         let hosts: Vec<String> = (0..network.hosts()).map(name).collect();
         let (part, parts) = (request.part, request.parts);
-        Ok(plan(request.scenario, &hosts, &self.streams, part, parts)?)
+        Ok(request.scenario.plan(&hosts, &self.streams, part, parts)?)
     }
 
     /// The configuration of the transport under test, with what its hosts know of the network.
@@ -121,7 +120,7 @@ impl<'a> RunBuilder<'a> {
         let own = interfaces[client as usize];
         let config = over_interfaces(config, client, own, 0, &plan.subflows);
         let links = &request.scenario.topology.links;
-        let background = self.background()?;
+        let background = self.background(plan)?;
         let content = request.payload.clone();
         Ok(Usage {
             application: self.transport.application,
@@ -136,14 +135,9 @@ impl<'a> RunBuilder<'a> {
 
     /// The configuration of background connections. `None` if there is no background, or if it uses the
     /// transport under test.
-    fn background(&self) -> Result<Option<Config>, RunError> {
+    fn background(&self, plan: &Plan) -> Result<Option<Config>, RunError> {
         let request = self.request;
-        let given = match &request.scenario.traffic {
-            Traffic::Requests(r) => r.background.as_ref().and_then(|b| b.transport.as_ref()),
-            Traffic::Transfers(t) => t.background.as_ref(),
-            Traffic::Mix(m) => m.background.as_ref(),
-            Traffic::Incast(_) | Traffic::None | Traffic::Formula(_) => None,
-        };
+        let given = plan.background_transport.as_ref();
         let Some(name) = given.or(self.transport.background.as_ref()) else {
             return Ok(None);
         };

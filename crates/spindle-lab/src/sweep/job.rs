@@ -4,7 +4,6 @@ use spindle_experiment::identity::RunIdentity;
 use spindle_experiment::metrics::RunResult;
 use spindle_experiment::registry::Registry;
 use spindle_experiment::rng::hash64;
-use spindle_experiment::scenario::Traffic;
 use spindle_experiment::{Experiment, TransportName};
 
 use spindle_experiment::results::{RunKey, keys};
@@ -88,7 +87,7 @@ impl Job {
         options: &Options,
     ) -> Result<RunResult, RunError> {
         let point = &experiment.points[self.point];
-        if let Traffic::Formula(formula) = &point.scenario.traffic {
+        if let Some(formula) = point.scenario.traffic.formula() {
             return Ok(RunResult {
                 computed: formula.evaluate(&self.transport.transport),
                 ..RunResult::default()

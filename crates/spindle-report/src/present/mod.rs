@@ -19,7 +19,7 @@ use spindle_experiment::identity::RunIdentity;
 use spindle_experiment::metrics::{Metric, RunResult};
 use spindle_experiment::registry::Registry;
 use spindle_experiment::results::{SweepResult, TransportRuns, interval};
-use spindle_experiment::scenario::{Traffic, Window};
+use spindle_experiment::scenario::Window;
 use spindle_experiment::stats::Pool;
 use spindle_experiment::{Experiment, TransportName};
 
@@ -110,7 +110,7 @@ fn settings(experiment: &Experiment) -> Vec<(String, String)> {
         ("runs per seed".to_owned(), experiment.parts().to_string()),
     ];
     let first = experiment.points.first();
-    if let Some(Traffic::Formula(formula)) = first.map(|p| &p.scenario.traffic) {
+    if let Some(formula) = first.and_then(|p| p.scenario.traffic.formula()) {
         return formula.settings();
     }
     if let Some(point) = first {

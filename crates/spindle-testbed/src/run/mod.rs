@@ -13,7 +13,6 @@ use std::time::{Duration as StdDuration, Instant as Wall};
 use spindle_experiment::registry::Registry;
 use spindle_experiment::results::{RunKey, SweepResult, TransportRuns, in_parallel, keys};
 use spindle_experiment::rng::hash64;
-use spindle_experiment::scenario::Traffic;
 use spindle_experiment::{Experiment, Point, TransportName};
 use spindle_units::Duration;
 
@@ -62,7 +61,7 @@ impl Default for Options {
 /// would compete for the processor, which slows hosts down without making packets late.
 pub fn usual_jobs(experiment: &Experiment) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let without_pause = |p: &Point| matches!(p.scenario.traffic, Traffic::Mix(_));
+    let without_pause = |p: &Point| p.scenario.traffic.keeps_hosts_busy();
     match experiment.points.iter().any(without_pause) {
         true => (cores / CORES_WITHOUT_PAUSE).clamp(1, MOST),
         false => (cores * PER_CORE).min(MOST),

@@ -10,7 +10,7 @@ use spindle_experiment::metrics::{BackgroundFlows, RunResult};
 use spindle_experiment::network::network_in_real_time;
 use spindle_experiment::registry::Registry;
 use spindle_experiment::rng::{Purpose, Streams};
-use spindle_experiment::traffic::{Plan, plan};
+use spindle_experiment::traffic::Plan;
 use spindle_experiment::{Scenario, TransportName};
 use spindle_fabric::{HostId, Network, Simulation};
 use spindle_mptcp::SendCounters;
@@ -112,13 +112,9 @@ impl Part<'_> {
         let count = |h| network.addresses_of(HostId(h)).count() as u32;
         let interfaces: Vec<u32> = (0..network.hosts()).map(count).collect();
         let streams = Streams::new(self.seed, self.part);
-        let plan = plan(
-            self.scenario,
-            &names(&network),
-            &streams,
-            self.part,
-            self.parts,
-        )?;
+        let plan = self
+            .scenario
+            .plan(&names(&network), &streams, self.part, self.parts)?;
         let ends = self.transport.ends();
         let (server, client) = ends.map_err(|e| TestbedError::Transport(e.to_string()))?;
         let builder = HostBuilder {

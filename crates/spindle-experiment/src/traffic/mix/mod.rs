@@ -1,8 +1,14 @@
-//! Short flows mixed with long ones.
+//! `mix`: short flows mixed with long ones (the CAPS paper, mechanisms T5 to T7).
+
+mod plan;
+mod read;
+
+use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use super::{Ask, Observe};
+use super::{Ask, Observe, OnlyInLab, Plan, PlanError, PlanRequest, Traffic, TrafficKind};
+use crate::catalog::Catalog;
 use crate::workload::SizeSampler;
 
 /// Short flows from host to host mixed with long ones, each over its own connection (the CAPS paper; mechanisms
@@ -45,7 +51,7 @@ pub struct Pairs {
     /// How senders and receivers are paired.
     pub matching: Matching,
     /// Whether a pair never lies within one leaf or pod. This needs a topology that [has leaves or
-    /// pods](super::Topology::place).
+    /// pods](crate::topologies::Topology::place).
     pub across: bool,
 }
 
@@ -134,4 +140,43 @@ impl Starts {
             }
         }
     }
+}
+
+impl Traffic for Mix {
+    fn plan(&self, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan::mix(self, request)
+    }
+
+    fn observes(&self, what: &str) -> bool {
+        self.observe.has(what)
+    }
+
+    fn keeps_hosts_busy(&self) -> bool {
+        true
+    }
+
+    fn only_in_lab(&self) -> Option<OnlyInLab> {
+        if self.background.is_some() {
+            let remedy = "only the lab has two transports at a time; leave `background` out";
+            return Some(OnlyInLab::new(
+                "traffic",
+                "with a background transport",
+                remedy,
+            ));
+        }
+        if self.long.as_ref().is_some_and(|l| l.distinct) {
+            let remedy = "only the lab knows the ports' paths beforehand; want hashed";
+            return Some(OnlyInLab::new("long_paths", "distinct", remedy));
+        }
+        if self.observe != Observe::default() {
+            let remedy = "only the lab sees into its hosts; leave `observe` out";
+            return Some(OnlyInLab::new("observe", "something", remedy));
+        }
+        None
+    }
+}
+
+pub(super) fn register(catalog: &mut Catalog<dyn TrafficKind>) {
+    let summary = "short flows mixed with long ones (mechanisms T5 to T7)";
+    catalog.add("mix", summary, Arc::new(read::Kind));
 }

@@ -1,62 +1,57 @@
-//! Reads `[traffic]` of kind `formula`.
+//! `formula`: no traffic, since the point is computed and not run (docs/reference/experiment-file.md,
+//! "`kind = \"formula\"`").
 
 use std::sync::Arc;
 
 use spindle_mptcp::stage::coding::formulas::{Blocking, Conditions, Units};
 use spindle_units::{BitRate, Duration};
 
-use super::read::Result;
-use crate::document::{Section, Value};
+use super::{OnlyInLab, Plan, PlanError, PlanRequest, Result, Traffic, TrafficKind, TrafficPlace};
+use crate::catalog::Catalog;
+use crate::document::Section;
 use crate::formula::Formula;
-use crate::scenario::{Buffer, HostSettings, LinkSettings, NamedTopology, Scenario, Traffic};
-use crate::topologies::Dumbbell;
 
 /// Largest window, unit and redundancy. A point must be computed within milliseconds.
 const MOST_PACKETS: u32 = 4096;
 
-/// Whether this `[traffic]` is a formula.
-pub(super) fn is_formula(traffic: &Section<'_>) -> bool {
-    let kind = traffic.node("kind").map(|n| &n.value);
-    matches!(kind, Some(Value::Text(kind)) if kind == "formula")
-}
-
-/// Reads the scenario of a computed point. Its network is a placeholder that no run uses.
-pub(super) fn scenario(root: &Section<'_>, traffic: Section<'_>) -> Result<Scenario> {
-    for key in ["topology", "loss", "scenario", "hotspots"] {
-        if root.node(key).is_some() {
-            return Err(root.error(key, "has no meaning together with a formula, want none"));
-        }
+impl Traffic for Formula {
+    fn plan(&self, _: &PlanRequest<'_>) -> std::result::Result<Plan, PlanError> {
+        Ok(Plan::default())
     }
-    let formula = formula(traffic)?;
-    let links = LinkSettings {
-        rate: formula.conditions.rate,
-        rtt: formula.conditions.rtt_short,
-        buffer: Buffer::Packets(1),
-        ecn_threshold: None,
-        host_ecn_threshold: None,
-        host_buffer: None,
-        priorities: false,
-    };
-    Ok(Scenario {
-        topology: NamedTopology {
-            name: "dumbbell".to_owned(),
-            links,
-            topology: Arc::new(Dumbbell {
-                pairs: 1,
-                core_rate: links.rate,
-            }),
-        },
-        loss: Vec::new(),
-        hotspots: None,
-        traffic: Traffic::Formula(formula),
-        host: HostSettings::default(),
-        balancer: "ecmp".to_owned(),
-    })
+
+    fn observes(&self, what: &str) -> bool {
+        what == crate::observed::COMPUTED
+    }
+
+    fn formula(&self) -> Option<&Formula> {
+        Some(self)
+    }
+
+    fn only_in_lab(&self) -> Option<OnlyInLab> {
+        let remedy = "want requests, incast or mix";
+        Some(OnlyInLab::new("traffic", "formula", remedy))
+    }
 }
 
-fn formula(s: Section<'_>) -> Result<Formula> {
-    // The caller has read the kind. There is only one formula so far.
-    let _ = s.node("kind");
+struct Kind;
+
+impl TrafficKind for Kind {
+    fn is_computed(&self) -> bool {
+        true
+    }
+
+    fn read(&self, s: &Section<'_>, _: &TrafficPlace<'_>) -> Result<Arc<dyn Traffic>> {
+        Ok(Arc::new(formula(s)?))
+    }
+}
+
+pub(super) fn register(catalog: &mut Catalog<dyn TrafficKind>) {
+    let summary = "no traffic: the point is computed by a paper's formula, not run";
+    catalog.add("formula", summary, Arc::new(Kind));
+}
+
+fn formula(s: &Section<'_>) -> Result<Formula> {
+    // There is only one formula so far.
     if s.choice("formula", &[("caps", ())])?.is_none() {
         return Err(s.error("formula", "missing, want caps"));
     }
@@ -68,7 +63,7 @@ fn formula(s: Section<'_>) -> Result<Formula> {
     // The constants of CAPS section VI-D, Fig 9.
     let conditions = Conditions {
         rate,
-        packet: packets(&s, "mss", 65_535)?.unwrap_or(1500),
+        packet: packets(s, "mss", 65_535)?.unwrap_or(1500),
         rtt_short: s.or("rtt_short", Duration::from_micros(100))?,
         rtt_long: s.or("rtt_long", Duration::from_millis(3))?,
     };
@@ -84,17 +79,15 @@ fn formula(s: Section<'_>) -> Result<Formula> {
         "units",
         &[("fraction", Units::Fraction), ("whole", Units::Whole)],
     )?;
-    let formula = Formula {
-        blocking: blocking(&s)?,
-        k: packets(&s, "k", MOST_PACKETS)?,
+    Ok(Formula {
+        blocking: blocking(s)?,
+        k: packets(s, "k", MOST_PACKETS)?,
         redundancy,
-        window: packets(&s, "window", MOST_PACKETS)?.unwrap_or(64),
+        window: packets(s, "window", MOST_PACKETS)?.unwrap_or(64),
         conditions,
         ratio,
         units: units.unwrap_or_default(),
-    };
-    s.finish()?;
-    Ok(formula)
+    })
 }
 
 /// `blocking`, or `blocked` of `paths` paths.

@@ -1,8 +1,10 @@
+use std::any::Any;
 use std::path::Path;
 
-use super::super::{Context, Experiment, ExperimentError, Overrides};
 use super::*;
-use crate::scenario::{Scenario, Traffic};
+use crate::document::ExperimentError;
+use crate::file::{Context, Experiment, Overrides};
+use crate::scenario::Scenario;
 
 const LEAF_SPINE: &str = "topology = { name = \"leaf-spine\", leaves = 2, spines = 4, hosts_per_leaf = 3 }\n\
                           [traffic]\nkind = \"mix\"\nsizes = [\"10KB\", \"100KB\"]\n";
@@ -25,10 +27,12 @@ fn scenario(keys: &str) -> Scenario {
 }
 
 fn read(keys: &str) -> Mix {
-    match scenario(keys).traffic {
-        Traffic::Mix(m) => m,
-        other => panic!("{other:?}"),
-    }
+    mix_of(&scenario(keys)).clone()
+}
+
+fn mix_of(scenario: &Scenario) -> &Mix {
+    let any: &dyn Any = &*scenario.traffic;
+    any.downcast_ref().expect("the traffic is a mix")
 }
 
 fn error(keys: &str) -> String {
@@ -262,9 +266,7 @@ fn pods_of_a_fat_tree_are_places() {
              duration = \"1s\"\nacross = true\n"
         );
         let scenario = parsed(&text).unwrap().points.remove(0).scenario;
-        let Traffic::Mix(m) = &scenario.traffic else {
-            panic!("{:?}", scenario.traffic);
-        };
+        let m = mix_of(&scenario);
         let pod = k * k / 4;
         assert_eq!(m.pairs.from.len() as u32, pod * k);
         let place = |host| scenario.topology.place(host);

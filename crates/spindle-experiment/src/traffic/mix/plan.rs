@@ -1,11 +1,12 @@
-//! Short flows mixed with long ones (the CAPS paper, mechanisms T5 to T7).
+//! Plans a mix of short and long flows.
 
 use spindle_units::Duration;
 
-use super::transfers::{ENDLESS, ONSET, flow};
-use super::{Plan, PlanError, PlannedFlow, Start, numbers};
-use crate::rng::{Purpose, Stream, Streams};
-use crate::scenario::{BurstTimes, Matching, Mix, Pairs, Scenario, Starts};
+use super::{BurstTimes, Matching, Mix, Pairs, Starts};
+use crate::rng::{Purpose, Stream};
+use crate::topologies::NamedTopology;
+use crate::traffic::plan::{ENDLESS, ONSET, flow, sort_by_start};
+use crate::traffic::{Plan, PlanError, PlanRequest, PlannedFlow};
 
 /// Latest start of a flow. No run takes longer.
 const LATEST: Duration = Duration::from_secs(48 * 3600);
@@ -17,14 +18,10 @@ const LONG: u64 = 1;
 const RUN: u64 = 2;
 
 /// Plans the flows of `m`.
-pub(super) fn mix(
-    m: &Mix,
-    scenario: &Scenario,
-    hosts: &[String],
-    streams: &Streams,
-) -> Result<Plan, PlanError> {
-    let mut flows = long_flows(m, scenario, hosts, streams)?;
-    let partners = Partners::new(&m.pairs, scenario, hosts, streams)?;
+pub(super) fn mix(m: &Mix, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    let streams = request.streams;
+    let mut flows = long_flows(m, request)?;
+    let partners = Partners::new(&m.pairs, request)?;
     let mut pairs = streams.stream(Purpose::Pairs, SHORT);
     let mut sizes = streams.stream(Purpose::Sizes, SHORT);
     let until = m.duration.map_or(LATEST, |d| d.min(LATEST));
@@ -38,17 +35,12 @@ pub(super) fn mix(
         let ends = partners.draw(n, &mut pairs)?;
         let bytes = m.sizes.sample(&mut sizes);
         flows.push(PlannedFlow {
-            background: scenario.host.short_below.is_some_and(|s| bytes >= s),
+            background: request.short_below.is_some_and(|s| bytes >= s),
             counted: at >= m.warm_up,
             ..flow(at, ends, bytes)
         });
     }
-    flows.sort_by_key(|f| match f.start {
-        Start::At(at) | Start::After(at) => at,
-    });
-    for (n, flow) in flows.iter_mut().enumerate() {
-        flow.group = n as u32;
-    }
+    sort_by_start(&mut flows);
     Ok(Plan {
         ask: m.ask,
         ends: m.duration,
@@ -57,25 +49,21 @@ pub(super) fn mix(
         numbered: true,
         push: true,
         observe: m.observe,
+        background_transport: m.background.clone(),
         flows,
         ..Plan::default()
     })
 }
 
 /// Flows that are declared as long, in the order in which they were drawn.
-fn long_flows(
-    m: &Mix,
-    scenario: &Scenario,
-    hosts: &[String],
-    streams: &Streams,
-) -> Result<Vec<PlannedFlow>, PlanError> {
+fn long_flows(m: &Mix, request: &PlanRequest<'_>) -> Result<Vec<PlannedFlow>, PlanError> {
     let Some(long) = &m.long else {
         return Ok(Vec::new());
     };
     let own = long.pairs.as_ref().unwrap_or(&m.pairs);
-    let partners = Partners::new(own, scenario, hosts, streams)?;
-    let [mut pairs, mut sizes, mut onsets] =
-        [Purpose::Pairs, Purpose::Sizes, Purpose::Arrivals].map(|p| streams.stream(p, LONG));
+    let partners = Partners::new(own, request)?;
+    let [mut pairs, mut sizes, mut onsets] = [Purpose::Pairs, Purpose::Sizes, Purpose::Arrivals]
+        .map(|p| request.streams.stream(p, LONG));
     let all = own.from.len();
     let one = |n: u32| {
         let turn = all - 1 - n as usize % all;
@@ -98,32 +86,27 @@ struct Partners<'a> {
     matching: Matching,
     /// Index of the run's receiver, if there is only one.
     receiver: usize,
-    /// The scenario, if senders and receivers must be in different places.
-    across: Option<&'a Scenario>,
+    /// The topology, if senders and receivers must be in different places.
+    across: Option<&'a NamedTopology>,
     hosts: &'a [String],
 }
 
 impl<'a> Partners<'a> {
-    fn new(
-        pairs: &Pairs,
-        scenario: &'a Scenario,
-        hosts: &'a [String],
-        streams: &Streams,
-    ) -> Result<Self, PlanError> {
-        let to = numbers(&pairs.to, hosts)?;
-        let mut run = streams.stream(Purpose::Pairs, RUN);
+    fn new(pairs: &Pairs, request: &PlanRequest<'a>) -> Result<Self, PlanError> {
+        let to = request.numbers(&pairs.to)?;
+        let mut run = request.streams.stream(Purpose::Pairs, RUN);
         Ok(Self {
-            from: numbers(&pairs.from, hosts)?,
+            from: request.numbers(&pairs.from)?,
             receiver: run.below(to.len() as u64) as usize,
             to,
             matching: pairs.matching,
-            across: pairs.across.then_some(scenario),
-            hosts,
+            across: pairs.across.then_some(request.topology),
+            hosts: request.hosts,
         })
     }
 
     fn fits(&self, a: u32, b: u32) -> bool {
-        let place = |host| self.across.and_then(|s| s.topology.place(host));
+        let place = |host| self.across.and_then(|t| t.place(host));
         a != b && (self.across.is_none() || place(a) != place(b))
     }
 

@@ -1,13 +1,13 @@
 //! Reads `[traffic]` of `kind = "mix"`.
 
-use spindle_fabric::Network;
+use std::sync::Arc;
+
 use spindle_units::Duration;
 
-use super::Context;
-use super::read::Result;
-use super::read_traffic::{hosts, load, matching, observe, sizes, sizes_of};
+use super::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 use crate::document::Section;
-use crate::scenario::{Ask, BurstTimes, LongFlows, Matching, Mix, NamedTopology, Pairs, Starts};
+use crate::traffic::read::{hosts, load, matching, observe, sizes, sizes_of};
+use crate::traffic::{Ask, Result, Traffic, TrafficKind, TrafficPlace};
 use crate::workload::SizeSampler;
 
 /// Largest number of flows in a run. They need some gigabytes of memory.
@@ -18,14 +18,19 @@ const MAX_FLOWS: u64 = 5_000_000;
 const SHORTEST_PERIOD: Duration = Duration::from_micros(10);
 const FEWEST_A_PERIOD: f64 = 0.01;
 
-/// The topology and its network.
-type Place<'a> = (&'a NamedTopology, &'a Network);
+pub(super) struct Kind;
+
+impl TrafficKind for Kind {
+    fn read(&self, s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Arc<dyn Traffic>> {
+        Ok(Arc::new(mix(s, place)?))
+    }
+}
 
 /// Reads a mix of short and long flows.
-pub(super) fn mix(s: &Section<'_>, place: Place<'_>, context: &Context<'_>) -> Result<Mix> {
+fn mix(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Mix> {
     let pairs = pairs(s, place)?;
-    let long = long_flows(s, &pairs, place, context)?;
-    let sizes = sizes(s, context)?;
+    let long = long_flows(s, &pairs, place)?;
+    let sizes = sizes(s, place)?;
     let flows = s.get::<u64>("flows")?;
     let duration = s.get::<Duration>("duration")?;
     let starts = starts(s, flows, &sizes)?;
@@ -40,7 +45,7 @@ pub(super) fn mix(s: &Section<'_>, place: Place<'_>, context: &Context<'_>) -> R
         head_start: s.or("head_start", Duration::ZERO)?,
         warm_up: s.or("warm_up", Duration::ZERO)?,
         duration,
-        background: background(s, context)?,
+        background: place.background(s)?,
         observe: observe(s)?,
     };
     if mix.observe.recovery {
@@ -94,27 +99,15 @@ fn check_flows(s: &Section<'_>, n: u64) -> Result<()> {
     Ok(())
 }
 
-/// `background`: a transport's name, or `same`.
-fn background(s: &Section<'_>, context: &Context<'_>) -> Result<Option<String>> {
-    let name = s.get::<String>("background")?.filter(|n| n != "same");
-    match name.as_ref().filter(|n| !context.knows_transport(n)) {
-        None => Ok(name),
-        Some(name) => {
-            let problem = format!("found transport \"{name}\", want one there is, or same");
-            Err(s.error("background", problem))
-        }
-    }
-}
-
 /// `from`, `to`, `matrix` and `across`.
-fn pairs(s: &Section<'_>, place: Place<'_>) -> Result<Pairs> {
+fn pairs(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Pairs> {
     let from = match s.node("from") {
-        None => matching(s, "from", "all", place.1)?,
-        Some(_) => hosts(s, "from", place.1)?,
+        None => matching(s, "from", "all", place.network)?,
+        Some(_) => hosts(s, "from", place.network)?,
     };
     let to = match s.node("to") {
         None => from.clone(),
-        Some(_) => hosts(s, "to", place.1)?,
+        Some(_) => hosts(s, "to", place.network)?,
     };
     let kinds = [
         ("one-to-one", Matching::OneToOne),
@@ -136,15 +129,15 @@ fn check_pairs(
     s: &Section<'_>,
     (from, to): (&str, &str),
     pairs: &Pairs,
-    (topology, network): Place<'_>,
+    place: &TrafficPlace<'_>,
 ) -> Result<()> {
-    if pairs.across && topology.place(0).is_none() {
+    if pairs.across && place.topology.place(0).is_none() {
         let problem = "has no meaning here, want it in a topology with leaves or pods";
         return Err(s.error("across", problem));
     }
     let area = |name: &String| {
-        let host = network.host_named(name)?;
-        topology.place(host.0).filter(|_| pairs.across)
+        let host = place.network.host_named(name)?;
+        place.topology.place(host.0).filter(|_| pairs.across)
     };
     let located = |names: &[String]| -> Vec<(String, Option<u32>)> {
         names.iter().map(|n| (n.clone(), area(n))).collect()
@@ -185,8 +178,7 @@ fn check_pairs(
 fn long_flows(
     s: &Section<'_>,
     pairs: &Pairs,
-    place: Place<'_>,
-    context: &Context<'_>,
+    place: &TrafficPlace<'_>,
 ) -> Result<Option<LongFlows>> {
     const MOST: u32 = 100_000;
     let count: u32 = s.or("long_flows", 0)?;
@@ -195,9 +187,13 @@ fn long_flows(
     }
     let sizes = match s.node("long_sizes") {
         None => None,
-        Some(_) => SizeSampler::new(sizes_of(s, "long_sizes", false, context)?, None),
+        Some(_) => SizeSampler::new(sizes_of(s, "long_sizes", false, place)?, None),
     };
-    let own = |key| s.node(key).map(|_| hosts(s, key, place.1)).transpose();
+    let own = |key| {
+        s.node(key)
+            .map(|_| hosts(s, key, place.network))
+            .transpose()
+    };
     let own = match (own("long_from")?, own("long_to")?) {
         (None, None) => None,
         (from, to) => Some(Pairs {

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use spindle_units::BitRate;
 
 use super::*;
-use crate::scenario::{
-    Ask, Buffer, HostSettings, LinkSettings, LongFlows, NamedTopology, Observe, Traffic,
-};
+use crate::rng::Streams;
+use crate::scenario::{Ask, Buffer, LinkSettings, LongFlows, Observe};
 use crate::topologies::LeafSpine;
+use crate::traffic::Start;
 use crate::workload::{SizeSampler, Sizes};
 
 const LEAVES: u32 = 4;
@@ -21,35 +21,40 @@ fn every_host() -> Vec<String> {
     hosts(0..LEAVES * UNDER_EACH)
 }
 
-fn scenario(short_below: Option<u64>) -> Scenario {
-    Scenario {
-        topology: NamedTopology {
-            name: "leaf-spine".to_owned(),
-            topology: Arc::new(LeafSpine {
-                leaves: LEAVES,
-                spines: 2,
-                hosts_per_leaf: UNDER_EACH,
-                fabric_rate: BitRate(1_000_000_000),
-            }),
-            links: LinkSettings {
-                rate: BitRate(1_000_000_000),
-                rtt: Duration::from_micros(100),
-                buffer: Buffer::Packets(256),
-                ecn_threshold: None,
-                host_ecn_threshold: None,
-                host_buffer: None,
-                priorities: false,
-            },
+fn topology() -> NamedTopology {
+    NamedTopology {
+        name: "leaf-spine".to_owned(),
+        topology: Arc::new(LeafSpine {
+            leaves: LEAVES,
+            spines: 2,
+            hosts_per_leaf: UNDER_EACH,
+            fabric_rate: BitRate(1_000_000_000),
+        }),
+        links: LinkSettings {
+            rate: BitRate(1_000_000_000),
+            rtt: Duration::from_micros(100),
+            buffer: Buffer::Packets(256),
+            ecn_threshold: None,
+            host_ecn_threshold: None,
+            host_buffer: None,
+            priorities: false,
         },
-        loss: Vec::new(),
-        hotspots: None,
-        traffic: Traffic::None,
-        host: HostSettings {
-            short_below,
-            ..HostSettings::default()
-        },
-        balancer: "ecmp".to_owned(),
     }
+}
+
+fn try_plan(m: &Mix, short_below: Option<u64>, streams: &Streams) -> Result<Plan, PlanError> {
+    let (topology, hosts) = (topology(), every_host());
+    mix(
+        m,
+        &PlanRequest {
+            topology: &topology,
+            short_below,
+            hosts: &hosts,
+            streams,
+            part: 0,
+            parts: 1,
+        },
+    )
 }
 
 fn sample(starts: Starts) -> Mix {
@@ -75,7 +80,7 @@ fn sample(starts: Starts) -> Mix {
 
 fn planned(m: &Mix, short_below: Option<u64>, seed: u64) -> Plan {
     let streams = Streams::new(seed, 0);
-    mix(m, &scenario(short_below), &every_host(), &streams).unwrap()
+    try_plan(m, short_below, &streams).unwrap()
 }
 
 fn at(flow: &PlannedFlow) -> Duration {
@@ -258,7 +263,7 @@ fn host_without_a_partner_is_refused() {
     let mut m = sample(Starts::Together);
     m.pairs.from = hosts(0..2);
     m.pairs.to = hosts(2..5);
-    let made = mix(&m, &scenario(None), &every_host(), &Streams::new(1, 0));
+    let made = try_plan(&m, None, &Streams::new(1, 0));
     let told = made.unwrap_err().to_string();
     assert!(
         told.ends_with("has no partner, want another host for it"),
