@@ -1,20 +1,22 @@
 //! What a run measured, and the metrics computed from it (mechanisms B0).
 
 mod spec;
+mod table;
 
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Catalog;
 
 pub(crate) use spec::built_in;
-pub use spec::{MetricSpec, SPECS, Unit};
+pub(crate) use spec::ratio;
+pub use spec::{Form, MetricSpec, Unit};
+pub use table::SPECS;
 
 pub use crate::formula::Computed;
 pub use crate::observed::{
-    CodingMetric, CodingOfFlows, GoodputOfGroup, LinksOfGroup, Mark, OBSERVED_METRICS,
-    Observations, ObservedMetric, PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows,
-    SPARE_WINDOWS_MS, TimersOfFlows, UnitMetric, UnitsOfFlows, WaitsOfClass, WindowsOfClass,
-    WindowsOfFlows,
+    CodingOfFlows, GoodputOfGroup, LinksOfGroup, Observations, ObservedMetric, PacketsOfClass,
+    PacketsOfFlows, PathsOfFlows, RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows, UnitsOfFlows,
+    WaitsOfClass, WindowsOfClass, WindowsOfFlows,
 };
 
 /// A cable that was drawn to be lossy in a run.
@@ -154,8 +156,6 @@ pub enum Metric {
     TimeoutFraction,
     /// Extra payload bytes divided by all payload bytes.
     ExtraLoad,
-    /// Mean over flows of the extra share of their payload bytes.
-    FlowExtraLoad,
     /// Mean goodput of flows, bits per second.
     Goodput,
     /// Mean goodput of all flows, including the background's, bits per second.
@@ -164,79 +164,15 @@ pub enum Metric {
     GoodputBackground,
     /// Standard deviation of the goodput over completed background flows, bits per second.
     GoodputBackgroundDeviation,
-    /// A property of the cables drawn to be lossy.
-    Lossy(LossyMetric),
-    /// Completed flows divided by all flows.
-    Completed,
-    /// A ratio of two sums over runs: an entry of [`SPECS`], or a metric that another crate added.
-    Ratio(&'static MetricSpec),
-    /// A metric of data that is recorded for each flow only if the experiment requests it.
+    /// An entry of [`SPECS`], or a metric that another crate added.
+    Spec(&'static MetricSpec),
+    /// A metric with parameters, of data that runs have only if the experiment requests it.
     Observed(ObservedMetric),
-}
-
-/// A property of the cables drawn to be lossy: a mean over these cables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossyMetric {
-    /// The mean loss rate.
-    Rate,
-    /// The share of cables that lose 1 to 10 %.
-    Low,
-    /// The share of cables that lose more than 60 %.
-    High,
-    /// The share of cables between hosts and switches.
-    Edge,
-    /// The share of cables between switches.
-    Network,
-    /// The share of cables between ToR and aggregation switches.
-    EdgeAgg,
-    /// The share of cables between aggregation switches and the layer above.
-    AggCore,
-}
-
-impl LossyMetric {
-    /// All metrics of lossy cables.
-    pub const ALL: [Self; 7] = [
-        Self::Rate,
-        Self::Low,
-        Self::High,
-        Self::Edge,
-        Self::Network,
-        Self::EdgeAgg,
-        Self::AggCore,
-    ];
-
-    /// What one cable adds to the sum.
-    pub fn of(self, cable: &LossyCable) -> f64 {
-        let at = |group: &str| cable.group == group;
-        let hit = match self {
-            Self::Rate => return cable.rate,
-            Self::Low => (0.01..=0.1).contains(&cable.rate),
-            Self::High => cable.rate > 0.6,
-            Self::Edge => at("access"),
-            Self::Network => !at("access"),
-            Self::EdgeAgg => at("edge-agg"),
-            Self::AggCore => at("agg-core"),
-        };
-        f64::from(u8::from(hit))
-    }
-
-    /// The metric's name in a sentence.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Rate => "mean rate of lossy links",
-            Self::Low => "lossy links at 1% to 10%",
-            Self::High => "lossy links above 60%",
-            Self::Edge => "lossy links at the edge",
-            Self::Network => "lossy links in the network",
-            Self::EdgeAgg => "lossy links between ToR and aggregation",
-            Self::AggCore => "lossy links above aggregation",
-        }
-    }
 }
 
 impl Metric {
     /// The names accepted by [`Self::parse`], in addition to those of [`ObservedMetric`].
-    pub const NAMES: [&'static str; 25] = [
+    pub const NAMES: [&'static str; 16] = [
         "fct.mean",
         "fct.stdev",
         "fct.p10",
@@ -249,19 +185,10 @@ impl Metric {
         "fct.max",
         "timeout_fraction",
         "extra_load",
-        "extra_load.flow",
         "goodput",
         "goodput.all",
         "goodput.background",
         "goodput.background.stdev",
-        "lossy.rate",
-        "lossy.low",
-        "lossy.high",
-        "lossy.edge",
-        "lossy.network",
-        "lossy.edge-agg",
-        "lossy.agg-core",
-        "completed",
     ];
 
     /// Returns the metric with that name.
@@ -279,21 +206,12 @@ impl Metric {
             "fct.max" => Self::FctMax,
             "timeout_fraction" => Self::TimeoutFraction,
             "extra_load" => Self::ExtraLoad,
-            "extra_load.flow" => Self::FlowExtraLoad,
             "goodput" => Self::Goodput,
             "goodput.all" => Self::GoodputAll,
             "goodput.background" => Self::GoodputBackground,
             "goodput.background.stdev" => Self::GoodputBackgroundDeviation,
-            "lossy.rate" => Self::Lossy(LossyMetric::Rate),
-            "lossy.low" => Self::Lossy(LossyMetric::Low),
-            "lossy.high" => Self::Lossy(LossyMetric::High),
-            "lossy.edge" => Self::Lossy(LossyMetric::Edge),
-            "lossy.network" => Self::Lossy(LossyMetric::Network),
-            "lossy.edge-agg" => Self::Lossy(LossyMetric::EdgeAgg),
-            "lossy.agg-core" => Self::Lossy(LossyMetric::AggCore),
-            "completed" => Self::Completed,
             name => {
-                let ratio = spec::find(name).map(Self::Ratio);
+                let ratio = spec::find(name).map(Self::Spec);
                 return ratio.or_else(|| ObservedMetric::parse(name).map(Self::Observed));
             }
         })
@@ -301,14 +219,14 @@ impl Metric {
 
     /// Returns the metric with that name among Spindle's and those of a registry's catalog.
     pub fn parse_with(name: &str, added: &Catalog<&'static MetricSpec>) -> Option<Self> {
-        let ratio = added.find(name).map(|e| Self::Ratio(*e.item));
+        let ratio = added.find(name).map(|e| Self::Spec(*e.item));
         ratio.or_else(|| Self::parse(name))
     }
 
     /// What must be observed for this metric, by its name in experiment files. `None` if every run has the data.
     pub const fn needs(self) -> Option<&'static str> {
         match self {
-            Self::Ratio(spec) => spec.needs,
+            Self::Spec(spec) => spec.needs,
             Self::Observed(o) => Some(o.needs()),
             _ => None,
         }
@@ -345,16 +263,13 @@ impl Metric {
             Self::FctMax => "longest FCT".to_owned(),
             Self::TimeoutFraction => "flows with a timeout".to_owned(),
             Self::ExtraLoad => "extra load".to_owned(),
-            Self::FlowExtraLoad => "extra load of a flow".to_owned(),
             Self::Goodput => "goodput".to_owned(),
             Self::GoodputAll => "goodput of all flows".to_owned(),
             Self::GoodputBackground => "goodput of background flows".to_owned(),
             Self::GoodputBackgroundDeviation => {
                 "standard deviation of the goodput of background flows".to_owned()
             }
-            Self::Lossy(l) => l.title().to_owned(),
-            Self::Completed => "completed flows".to_owned(),
-            Self::Ratio(spec) => spec.title.to_owned(),
+            Self::Spec(spec) => spec.title.to_owned(),
             Self::Observed(o) => o.title(),
         }
     }
@@ -365,7 +280,7 @@ impl Metric {
             Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => {
                 show_us(value)
             }
-            Self::Ratio(spec) => spec.unit.show(value),
+            Self::Spec(spec) => spec.unit.show(value),
             _ if self.is_rate() => format!("{:.4} Mbps", value / 1e6),
             Self::Observed(o) => o.show(value),
             _ => crate::units::percent((value * 1e6).round() / 1e6),
@@ -376,7 +291,7 @@ impl Metric {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::FctMean | Self::FctDeviation | Self::FctPercentile(_) | Self::FctMax => "us",
-            Self::Ratio(spec) => spec.unit.name(),
+            Self::Spec(spec) => spec.unit.name(),
             _ if self.is_rate() => "bit/s",
             _ if self.is_size() => "B",
             Self::Observed(o) if o.is_time() => "us",
@@ -387,12 +302,8 @@ impl Metric {
     /// Whether the metric is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
         match self {
-            Self::TimeoutFraction
-            | Self::ExtraLoad
-            | Self::FlowExtraLoad
-            | Self::Completed
-            | Self::Lossy(_) => true,
-            Self::Ratio(spec) => matches!(spec.unit, Unit::Share),
+            Self::TimeoutFraction | Self::ExtraLoad => true,
+            Self::Spec(spec) => matches!(spec.unit, Unit::Share | Unit::SmallShare),
             Self::Observed(o) => o.is_share(),
             _ => false,
         }
@@ -406,8 +317,7 @@ impl Metric {
     /// Whether the metric is a size in bytes.
     pub const fn is_size(self) -> bool {
         match self {
-            Self::Ratio(spec) => matches!(spec.unit, Unit::Bytes),
-            Self::Observed(o) => o.is_size(),
+            Self::Spec(spec) => matches!(spec.unit, Unit::Bytes),
             _ => false,
         }
     }
@@ -415,7 +325,7 @@ impl Metric {
     /// Whether the metric is a plain number.
     pub const fn is_count(self) -> bool {
         match self {
-            Self::Ratio(spec) => matches!(spec.unit, Unit::Number),
+            Self::Spec(spec) => matches!(spec.unit, Unit::Number),
             Self::Observed(o) => o.is_count(),
             _ => false,
         }
@@ -424,7 +334,7 @@ impl Metric {
     /// Whether the metric is a rate, bits per second.
     pub const fn is_rate(self) -> bool {
         match self {
-            Self::Ratio(spec) => matches!(spec.unit, Unit::BitsPerSecond),
+            Self::Spec(spec) => matches!(spec.unit, Unit::BitsPerSecond),
             Self::Goodput
             | Self::GoodputAll
             | Self::GoodputBackground

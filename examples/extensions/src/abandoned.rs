@@ -1,6 +1,6 @@
 //! The metric `abandoned`: flows that ended with an error.
 
-use spindle_experiment::metrics::{MetricSpec, Unit};
+use spindle_experiment::metrics::{Form, MetricSpec, Unit};
 
 /// Flows whose connection ended with an error, divided by all flows.
 pub(crate) static ABANDONED: MetricSpec = MetricSpec {
@@ -8,5 +8,5 @@ pub(crate) static ABANDONED: MetricSpec = MetricSpec {
     title: "flows that ended with an error",
     unit: Unit::Share,
     needs: None,
-    of: |run| Some((run.aborted as f64, run.flows as f64)),
+    form: Form::Ratio(|run| Some((run.aborted as f64, run.flows as f64))),
 };

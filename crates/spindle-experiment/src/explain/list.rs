@@ -56,7 +56,7 @@ pub(super) fn all(registry: &Registry) -> String {
     );
     named(
         &mut text,
-        "metrics that are a ratio of sums",
+        "metrics, in addition to fct.*, timeout_fraction, extra_load and goodput",
         registry.metrics(),
     );
     named(

@@ -1,4 +1,4 @@
-//! Metrics that are a ratio of two sums over runs, as a table.
+//! What an entry of the table of metrics consists of, and how its value is computed.
 //!
 //! Each entry of [`SPECS`] is a metric of Spindle. Other crates add theirs with
 //! [`Registry::metric`](crate::registry::Registry::metric).
@@ -6,15 +6,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::table::SPECS;
 use super::{RunResult, show_bytes, show_us};
 use crate::catalog::Catalog;
-use crate::observed::{Mark, WaitsOfClass};
 
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A share, 0 to 1, shown as a percentage.
     Share,
+    /// A share, 0 to 1, that is often far below 1 %. It is shown as a percentage with five digits after the
+    /// point.
+    SmallShare,
     /// A time in microseconds.
     Microseconds,
     /// A rate in bits per second.
@@ -32,7 +35,7 @@ impl Unit {
             Self::Microseconds => "us",
             Self::BitsPerSecond => "bit/s",
             Self::Bytes => "B",
-            Self::Share | Self::Number => "1",
+            Self::Share | Self::SmallShare | Self::Number => "1",
         }
     }
 
@@ -40,6 +43,7 @@ impl Unit {
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Share => crate::units::percent((value * 1e6).round() / 1e6),
+            Self::SmallShare => format!("{:.5}%", value * 100.0),
             Self::Microseconds => show_us(value),
             Self::BitsPerSecond => format!("{:.4} Mbps", value / 1e6),
             Self::Bytes => show_bytes(value),
@@ -48,7 +52,7 @@ impl Unit {
     }
 }
 
-/// A metric that is a ratio of two sums over runs.
+/// A metric as an entry of a table.
 pub struct MetricSpec {
     /// The name in experiment files.
     pub name: &'static str,
@@ -59,9 +63,22 @@ pub struct MetricSpec {
     /// What must be observed, by its name in experiment files: one of
     /// [`Observe::NAMES`](crate::scenario::Observe::NAMES). If `None`, every run has the data.
     pub needs: Option<&'static str>,
-    /// What one run adds to the two sums: what is counted, and the total. `None` if the run does not have the
-    /// data.
-    pub of: fn(&RunResult) -> Option<(f64, f64)>,
+    /// How the metric is computed from runs.
+    pub form: Form,
+}
+
+/// How a metric is computed from runs.
+#[derive(Clone, Copy)]
+pub enum Form {
+    /// A ratio of two sums over runs. The function returns what one run adds to the two sums: what is counted,
+    /// and the total. It returns `None` if the run does not have the data.
+    Ratio(fn(&RunResult) -> Option<(f64, f64)>),
+    /// A percentile (0 to 1, nearest rank) of the samples of all runs. The function returns the samples of one
+    /// run.
+    Percentile(f64, fn(&RunResult) -> &[u64]),
+    /// The largest value of all runs. The function returns the value of one run, or `None` if the run does not
+    /// have the data.
+    Largest(fn(&RunResult) -> Option<f64>),
 }
 
 /// Shows the name.
@@ -78,118 +95,59 @@ impl PartialEq for MetricSpec {
     }
 }
 
-/// The metrics of this form that come with Spindle.
-pub static SPECS: [MetricSpec; 10] = [
-    MetricSpec {
-        name: "recovery.flows",
-        title: "flows that proactive recovery repaired",
-        unit: Unit::Share,
-        needs: Some("recovery"),
-        of: |run| {
-            let repaired = run.recovery.as_ref()?.first_hits.len();
-            Some((repaired as f64, run.flows as f64))
-        },
-    },
-    MetricSpec {
-        name: "recovery.useful",
-        title: "useful recovery packets",
-        unit: Unit::Share,
-        needs: Some("recovery"),
-        of: |run| {
-            let recovery = run.recovery.as_ref()?;
-            Some((recovery.useful as f64, recovery.packets as f64))
-        },
-    },
-    MetricSpec {
-        name: "size.mean",
-        title: "mean size",
-        unit: Unit::Bytes,
-        needs: Some("sizes"),
-        of: |run| {
-            let sum: u64 = run.sizes.iter().sum();
-            Some((sum as f64, run.sizes.len() as f64))
-        },
-    },
-    MetricSpec {
-        name: "queueing.short",
-        title: "queueing delay of short flows' packets",
-        unit: Unit::Microseconds,
-        needs: Some("paths"),
-        of: |run| queueing(run, Mark::Short),
-    },
-    MetricSpec {
-        name: "queueing.long",
-        title: "queueing delay of long flows' packets",
-        unit: Unit::Microseconds,
-        needs: Some("paths"),
-        of: |run| queueing(run, Mark::Long),
-    },
-    MetricSpec {
-        name: "disorder.short",
-        title: "disorder of short flows' packets",
-        unit: Unit::Share,
-        needs: Some("paths"),
-        of: |run| disorder(run, Mark::Short),
-    },
-    MetricSpec {
-        name: "disorder.long",
-        title: "disorder of long flows' packets",
-        unit: Unit::Share,
-        needs: Some("paths"),
-        of: |run| disorder(run, Mark::Long),
-    },
-    MetricSpec {
-        name: "paths.unused",
-        title: "paths unused by short flows",
-        unit: Unit::Share,
-        needs: Some("paths"),
-        of: |run| {
-            let paths = run.observed.paths?;
-            let unused = paths.available.saturating_sub(paths.used);
-            Some((unused as f64, paths.available as f64))
-        },
-    },
-    MetricSpec {
-        name: "cwnd.short",
-        title: "congestion window of short flows' packets",
-        unit: Unit::Number,
-        needs: Some("windows"),
-        of: |run| {
-            let short = run.observed.windows?.short;
-            Some((short.segments, short.packets as f64))
-        },
-    },
-    MetricSpec {
-        name: "cwnd.long",
-        title: "congestion window of long flows' packets",
-        unit: Unit::Number,
-        needs: Some("windows"),
-        of: |run| {
-            let long = run.observed.windows?.long;
-            Some((long.segments, long.packets as f64))
-        },
-    },
-];
-
-/// What data packets with this mark waited and met. `None` if it was not observed.
-fn waits(run: &RunResult, mark: Mark) -> Option<WaitsOfClass> {
-    let paths = run.observed.paths?;
-    Some(match mark {
-        Mark::Short => paths.short,
-        Mark::Long => paths.long,
-    })
+impl MetricSpec {
+    /// The metric over runs, with run i counted `weights[i]` times. `None` if there is nothing to compute it
+    /// from.
+    pub fn value(&self, runs: &[RunResult], weights: &[u32]) -> Option<f64> {
+        match self.form {
+            Form::Ratio(of) => ratio(runs, of, weights),
+            Form::Percentile(q, samples) => percentile(runs, samples, q, weights),
+            Form::Largest(of) => {
+                let counted = runs.iter().zip(weights).filter(|(_, w)| **w > 0);
+                counted.filter_map(|(r, _)| of(r)).max_by(f64::total_cmp)
+            }
+        }
+    }
 }
 
-/// Mean time that data packets with this mark spent in queues of switches, microseconds.
-fn queueing(run: &RunResult, mark: Mark) -> Option<(f64, f64)> {
-    let waits = waits(run, mark)?;
-    Some((waits.queueing_ns as f64 / 1e3, waits.packets as f64))
+/// A ratio of two sums over runs, with run i counted `weights[i]` times. `parts` is what a run adds to the sums.
+/// Returns `None` if there is no data.
+pub(crate) fn ratio(
+    runs: &[RunResult],
+    parts: impl Fn(&RunResult) -> Option<(f64, f64)>,
+    weights: &[u32],
+) -> Option<f64> {
+    let parts = runs
+        .iter()
+        .zip(weights)
+        .filter_map(|(r, w)| Some((parts(r)?, f64::from(*w))));
+    let (hits, all) = parts.fold((0.0, 0.0), |sum, ((a, b), w)| {
+        (sum.0 + a * w, sum.1 + b * w)
+    });
+    (all > 0.0).then_some(hits / all)
 }
 
-/// The share of data packets with this mark that were overtaken by a packet of their flow that was sent later.
-fn disorder(run: &RunResult, mark: Mark) -> Option<(f64, f64)> {
-    let waits = waits(run, mark)?;
-    Some((waits.overtaken as f64, waits.packets as f64))
+/// The percentile `q` of all samples, with those of run i counted `weights[i]` times.
+fn percentile(
+    runs: &[RunResult],
+    samples: fn(&RunResult) -> &[u64],
+    q: f64,
+    weights: &[u32],
+) -> Option<f64> {
+    let mut all: Vec<(u64, u64)> = runs
+        .iter()
+        .zip(weights)
+        .flat_map(|(r, w)| samples(r).iter().map(|s| (*s, u64::from(*w))))
+        .collect();
+    all.sort_unstable();
+    let n: u64 = all.iter().map(|(_, w)| w).sum();
+    let rank = crate::stats::rank(n, q);
+    let mut seen = 0;
+    let found = all.iter().find(|(_, w)| {
+        seen += w;
+        seen >= rank
+    });
+    found.map(|(s, _)| *s as f64)
 }
 
 /// The metric of [`SPECS`] with this name.
@@ -216,7 +174,12 @@ mod tests {
         for spec in &SPECS {
             let known = |needs: &str| Observe::NAMES.contains(&needs);
             assert!(spec.needs.is_none_or(known), "{}", spec.name);
-            assert!((spec.of)(&RunResult::default()).is_none_or(|(_, all)| all == 0.0));
+            assert_eq!(
+                spec.value(&[RunResult::default()], &[1]),
+                None,
+                "{}",
+                spec.name
+            );
         }
     }
 }

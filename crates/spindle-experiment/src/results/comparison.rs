@@ -274,7 +274,7 @@ pub fn ends(pool: &Pool, metric: Metric) -> Option<[f64; 2]> {
 /// Rounds a value like the JSON of `run` does.
 fn as_in_json(metric: Metric, value: f64) -> f64 {
     match (metric, metric.unit()) {
-        (Metric::Observed(_) | Metric::Ratio(_), _) => value,
+        (Metric::Observed(_) | Metric::Spec(_), _) => value,
         (_, "us" | "bit/s") => rounded(value),
         _ => value,
     }

@@ -1,6 +1,6 @@
 //! The runs of one transport at one point, ready to be resampled.
 
-use crate::metrics::{LossyMetric, Metric, RunResult};
+use crate::metrics::{Metric, RunResult};
 
 use super::{Resamples, rank};
 use crate::observed;
@@ -31,14 +31,9 @@ struct RunSums {
     extra: f64,
     payload: f64,
     goodput: f64,
-    flow_extra: f64,
-    flow_extra_count: f64,
     background_completed: f64,
     background_goodput: f64,
     background_squares: f64,
-    lossy: f64,
-    /// Indexed like [`LossyMetric::ALL`].
-    lossy_sums: [f64; LossyMetric::ALL.len()],
 }
 
 impl Pool {
@@ -58,13 +53,9 @@ impl Pool {
                 extra: run.extra_bytes as f64,
                 payload: run.payload_bytes as f64,
                 goodput: run.goodput_sum_bps,
-                flow_extra: run.flow_extra_sum,
-                flow_extra_count: run.flow_extra_count as f64,
                 background_completed: run.background.completed as f64,
                 background_goodput: run.background.goodput_sum_bps,
                 background_squares: run.background.goodput_squares,
-                lossy: run.lossy.len() as f64,
-                lossy_sums: LossyMetric::ALL.map(|m| run.lossy.iter().map(|c| m.of(c)).sum()),
             });
         }
         pool.sorted.sort_unstable();
@@ -142,7 +133,6 @@ impl Pool {
             Metric::FctMax => self.percentile(1.0, weights),
             Metric::TimeoutFraction => ratio(sum(|r| r.flows_with_timeout), sum(|r| r.flows)),
             Metric::ExtraLoad => ratio(sum(|r| r.extra), sum(|r| r.payload)),
-            Metric::FlowExtraLoad => ratio(sum(|r| r.flow_extra), sum(|r| r.flow_extra_count)),
             Metric::GoodputAll => ratio(
                 sum(|r| r.goodput + r.background_goodput),
                 sum(|r| r.completed + r.background_completed),
@@ -151,16 +141,9 @@ impl Pool {
                 sum(|r| r.background_goodput),
                 sum(|r| r.background_completed),
             ),
-            Metric::Lossy(metric) => {
-                let at = LossyMetric::ALL.iter().position(|m| *m == metric)?;
-                let runs = self.runs.iter().zip(weights);
-                let total = runs.map(|(r, w)| r.lossy_sums[at] * f64::from(*w)).sum();
-                ratio(total, sum(|r| r.lossy))
-            }
             Metric::Goodput => ratio(sum(|r| r.goodput), sum(|r| r.completed)),
-            Metric::Ratio(spec) => observed::ratio(&self.results, spec.of, weights),
+            Metric::Spec(spec) => spec.value(&self.results, weights),
             Metric::Observed(metric) => observed::weighted(&self.results, metric, weights),
-            Metric::Completed => ratio(sum(|r| r.completed), sum(|r| r.flows)),
         }
     }
 
