@@ -5,21 +5,23 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use spindle_wire::{
-    Checksums, EncapsulationHeader, EncapsulationKind, IpFields, Options, Segment, UdpDatagram,
-    mark_ce,
+    Checksums, CodedPacket, EncapsulationHeader, EncapsulationKind, IpFields, Options, Packet,
+    Segment, UdpDatagram, mark_ce,
 };
 
 /// Checks a packet of the coding layer, as an IP packet and as a datagram.
 fn coded(packet: &Bytes) {
-    let _ = Segment::from_coded_ip(packet, Checksums::Verify);
-    if let Ok(segment) = Segment::from_coded_ip(packet, Checksums::Trust) {
-        let written = segment
-            .to_packet(&IpFields::default())
+    let _ = CodedPacket::from_ip(packet, Checksums::Verify);
+    if let Ok(coded) = CodedPacket::from_ip(packet, Checksums::Trust) {
+        let read = Packet::from_ip(packet, Checksums::Trust);
+        assert_eq!(read, Ok(Packet::Coded(coded.clone())));
+        let written = coded
+            .to_bytes(&IpFields::default())
             .expect("no longer than it was");
-        assert_eq!(written.len(), segment.wire_len());
+        assert_eq!(written.len(), coded.wire_len());
         assert_eq!(
-            Segment::from_coded_ip(&written.into(), Checksums::Verify).as_ref(),
-            Ok(&segment)
+            CodedPacket::from_ip(&written.into(), Checksums::Verify).as_ref(),
+            Ok(&coded)
         );
     }
     let ends = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
@@ -29,23 +31,21 @@ fn coded(packet: &Bytes) {
     let (EncapsulationKind::Data(ecn) | EncapsulationKind::Coded(ecn)) = kind else {
         return;
     };
-    let Ok(segment) = Segment::decapsulate(ends, ecn, packet) else {
+    let Ok(inner) = Packet::decapsulate(ends, ecn, packet) else {
         return;
     };
     assert_eq!(
-        segment.coded().is_some(),
+        inner.coded().is_some(),
         matches!(kind, EncapsulationKind::Coded(_))
     );
-    if segment.coded().is_some() {
+    if let Packet::Coded(coded) = &inner {
         let mut written = Vec::new();
-        segment
-            .encapsulate(id, &mut written)
-            .expect("it has no options of TCP's");
-        assert_eq!(written.len(), segment.encapsulated_len());
+        coded.encapsulate(id, &mut written);
+        assert_eq!(written.len(), coded.encapsulated_len());
         // The second zero of an acknowledgement may have any value.
         assert_eq!(
-            Segment::decapsulate(ends, ecn, &written.into()).as_ref(),
-            Ok(&segment)
+            Packet::decapsulate(ends, ecn, &written.into()).as_ref(),
+            Ok(&inner)
         );
     }
 }
@@ -60,6 +60,10 @@ fuzz_target!(|data: &[u8]| {
     let Ok(mut segment) = Segment::from_ip(&packet, Checksums::Trust) else {
         return;
     };
+    assert_eq!(
+        Packet::from_ip(&packet, Checksums::Trust),
+        Ok(Packet::Tcp(segment.clone()))
+    );
     let _ = segment.options.fit();
     assert!(segment.options.encoded_len() <= Options::MAX_LEN);
     // A header with fewer NOPs than our encoding may carry more data than our encoding can.

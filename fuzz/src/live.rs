@@ -251,10 +251,11 @@ impl World {
     fn drain(&mut self) {
         for side in 0..2 {
             let mut sent = 0;
-            while let Some(seg) = self.stacks[side].transmit(self.now) {
+            while let Some(packet) = self.stacks[side].transmit(self.now) {
+                let seg = packet.into_tcp().expect("no coding");
                 sent += 1;
                 assert!(sent < MOST_SENT, "sending never ends");
-                self.budgets[side].on_sent(&seg);
+                self.budgets[side].on_sent(seg.piece_count());
                 self.learn(side, &seg);
                 if self.way.len() < MOST_ON_THE_WAY {
                     self.way.push_back(seg);

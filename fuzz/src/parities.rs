@@ -322,14 +322,15 @@ impl World {
 
     fn drain(&mut self) -> Vec<Segment> {
         let mut out = Vec::new();
-        while let Some(seg) = self.stack.transmit(self.now) {
+        while let Some(packet) = self.stack.transmit(self.now) {
+            let seg = packet.into_tcp().expect("no coding");
             for flow in self.flows.iter_mut().filter(|f| f.there == seg.dst) {
                 if flow.acked.before(seg.ack) {
                     flow.acked = seg.ack;
                 }
             }
             self.was_reset |= seg.flags.contains(Flags::RST);
-            self.budget.on_sent(&seg);
+            self.budget.on_sent(seg.piece_count());
             out.push(seg);
             assert!(out.len() < 1_000, "sending never ends");
         }

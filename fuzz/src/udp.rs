@@ -20,7 +20,8 @@ use spindle_net::udp::{UdpServer, UdpServerOptions};
 use spindle_net::{Arrival, FIRST_KEY, Link};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Payload, Segment, SeqNumber,
+    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet, Payload, Segment,
+    SeqNumber,
 };
 
 use crate::steps::steps;
@@ -174,8 +175,8 @@ impl World {
         while before != Some(link.counters().packets_in) {
             before = Some(link.counters().packets_in);
             let mut sink = |arrival| {
-                if let Arrival::Segment(s) = arrival {
-                    stack.receive(now, s);
+                if let Arrival::Packet(packet) = arrival {
+                    stack.receive(now, packet);
                 }
             };
             link.receive(now, FIRST_KEY, &mut sink).expect("a socket");
@@ -195,8 +196,8 @@ impl World {
                 _ => {}
             }
         }
-        while let Some(s) = stack.transmit(now) {
-            link.send(now, s);
+        while let Some(packet) = stack.transmit(now) {
+            link.send(now, packet);
         }
         link.flush(now).expect("a socket");
         link.reconcile(now, &|local, remote| stack.has_subflow(local, remote));
@@ -217,8 +218,9 @@ impl World {
                 EncapsulationKind::Challenge(_) => self.hosts[n].challenges.push(datagram.to_vec()),
                 EncapsulationKind::Data(_) if n % 2 == 1 => {
                     let bytes = datagram.to_vec().into();
-                    let read = Segment::decapsulate((LOOPBACK, LOOPBACK), Ecn::NotEct, &bytes);
-                    let s = read.expect("the server's own format");
+                    let read = Packet::decapsulate((LOOPBACK, LOOPBACK), Ecn::NotEct, &bytes);
+                    let packet = read.expect("the server's own format");
+                    let s = packet.into_tcp().expect("data is a segment");
                     if s.flags.contains(Flags::SYN) {
                         self.answers.insert(header.id, (s.ack, s.seq + 1));
                     }

@@ -24,8 +24,8 @@ use spindle_mptcp::stage::coding::{
 use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, StackConfig, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    CODING_CLOCK, Checksums, Coded, CodedKind, Ecn, Endpoint, ExperimentId, Experimental, Flags,
-    IpFields, Options, Payload, Segment, SeqNumber,
+    CODING_CLOCK, Checksums, CodedKind, CodedPacket, CodingHeader, Ecn, Endpoint, ExperimentId,
+    Experimental, Flags, IpFields, Options, Packet, Payload, Segment,
 };
 
 use crate::budget::Budget;
@@ -44,7 +44,7 @@ struct Kind {
     /// Whether payloads are real bytes, or only lengths.
     bytes: bool,
     lies: bool,
-    /// How real bytes are encoded in transit.
+    /// How packets with real bytes are encoded in transit.
     carrier: Carrier,
     code: u8,
     coders: [Coder; 2],
@@ -68,7 +68,7 @@ struct Coder {
 
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
-    /// Segments are not encoded.
+    /// Packets are not encoded.
     Nothing,
     Ip,
     Udp,
@@ -194,9 +194,9 @@ struct World<'a> {
     stacks: [Stack; 2],
     flows: [Flow; 2],
     now: Instant,
-    way: VecDeque<Segment>,
+    way: VecDeque<Packet>,
     /// The last encoded packet that arrived.
-    last: Option<Segment>,
+    last: Option<CodedPacket>,
     receive_buffer: usize,
     send_buffer: usize,
     /// Whether a lie was believed.
@@ -255,20 +255,6 @@ fn config(k: &Kind, coder: Option<&Coder>) -> Config {
     config
 }
 
-/// The coding-layer part of a segment. `None` if it is not a packet of the coding layer.
-fn coded_mut(seg: &mut Segment) -> Option<&mut Coded> {
-    seg.options.rare.as_mut()?.coded.as_mut()
-}
-
-fn is_encoded(seg: &Segment) -> bool {
-    let kind = seg.coded().map(|c| &c.kind);
-    matches!(kind, Some(CodedKind::Encoded { .. }))
-}
-
-fn is_coded(seg: &Segment) -> bool {
-    seg.coded().is_some()
-}
-
 impl<'a> World<'a> {
     fn new(kind: &'a Kind, salt: u64) -> Self {
         let configs = [&kind.coders[0], &kind.coders[1]].map(|c| config(kind, Some(c)));
@@ -318,12 +304,12 @@ impl<'a> World<'a> {
     fn drain(&mut self) {
         for side in 0..2 {
             let mut sent = 0;
-            while let Some(seg) = self.stacks[side].transmit(self.now) {
+            while let Some(packet) = self.stacks[side].transmit(self.now) {
                 sent += 1;
                 assert!(sent < MOST_SENT, "sending never ends");
-                self.budgets[side].on_sent(&seg);
+                self.budgets[side].on_sent(packet.piece_count());
                 if self.way.len() < MOST_ON_THE_WAY {
-                    self.way.push_back(seg);
+                    self.way.push_back(packet);
                 }
             }
             self.budgets[side].on_event();
@@ -345,50 +331,52 @@ impl<'a> World<'a> {
         self.flows[f].ends[1] = Some(handle);
     }
 
-    /// The segment as it is parsed on arrival. `None` if it cannot be parsed.
-    fn carried(&self, seg: Segment) -> Option<Segment> {
+    /// The packet as it is parsed on arrival. `None` if it cannot be parsed.
+    fn carried(&self, packet: Packet) -> Option<Packet> {
         if !self.kind.bytes || self.kind.carrier == Carrier::Nothing {
-            return Some(seg);
+            return Some(packet);
         }
         let read = match self.kind.carrier {
             Carrier::Udp => {
                 let mut out = Vec::new();
-                seg.encapsulate(1, &mut out).ok()?;
-                let ends = (seg.src.addr, seg.dst.addr);
-                let read = Segment::decapsulate(ends, seg.ecn, &Bytes::from(out));
-                read.ok().map(|read| Segment {
-                    dscp: seg.dscp,
-                    ..read
+                packet.encapsulate(1, &mut out).ok()?;
+                let ends = (packet.src().addr, packet.dst().addr);
+                let read = Packet::decapsulate(ends, packet.ecn(), &Bytes::from(out));
+                read.ok().map(|mut read| {
+                    read.set_dscp(packet.dscp());
+                    read
                 })
             }
-            _ => from_ip(seg.to_packet(&IpFields::default()).ok()?),
+            _ => from_ip(packet.to_bytes(&IpFields::default()).ok()?),
         };
         if !self.kind.lies {
-            let mut sent = seg.clone();
-            if sent.coded().is_some() {
+            let mut sent = packet;
+            if let Packet::Coded(coded) = &mut sent {
                 // The sequence number is only for links and is not on the wire.
-                sent.seq = SeqNumber(0);
+                coded.first_seq = None;
             }
             assert_eq!(read.as_ref(), Some(&sent), "it travels as it is");
         }
         read
     }
 
-    fn arrive(&mut self, seg: Segment) {
+    fn arrive(&mut self, packet: Packet) {
         self.wait(APART);
-        if is_encoded(&seg) {
-            self.last = Some(seg.clone());
+        if let Packet::Coded(coded) = &packet
+            && coded.is_encoded()
+        {
+            self.last = Some(coded.clone());
         }
-        if let Some(seg) = self.carried(seg) {
-            let side = usize::from(seg.dst.addr == end(1, 0).addr);
-            self.stacks[side].receive(self.now, seg);
+        if let Some(packet) = self.carried(packet) {
+            let side = usize::from(packet.dst().addr == end(1, 0).addr);
+            self.stacks[side].receive(self.now, packet);
         }
         self.drain();
     }
 
     fn next(&mut self) {
-        if let Some(seg) = self.way.pop_front() {
-            self.arrive(seg);
+        if let Some(packet) = self.way.pop_front() {
+            self.arrive(packet);
         }
     }
 
@@ -442,11 +430,8 @@ impl<'a> World<'a> {
     }
 }
 
-fn from_ip(packet: Vec<u8>) -> Option<Segment> {
-    let packet = Bytes::from(packet);
-    let coded = Segment::from_coded_ip(&packet, Checksums::Verify);
-    let tcp = || Segment::from_ip(&packet, Checksums::Verify);
-    coded.or_else(|_| tcp()).ok()
+fn from_ip(packet: Vec<u8>) -> Option<Packet> {
+    Packet::from_ip(&Bytes::from(packet), Checksums::Verify).ok()
 }
 
 /// The applications.
@@ -555,8 +540,8 @@ impl World<'_> {
 
 /// The network.
 impl World<'_> {
-    /// Index of the `n`-th segment in transit for which `of` is true.
-    fn place(&self, n: u8, of: fn(&Segment) -> bool) -> Option<usize> {
+    /// Index of the `n`-th packet in transit for which `of` is true.
+    fn place(&self, n: u8, of: fn(&Packet) -> bool) -> Option<usize> {
         let all: Vec<usize> = (0..self.way.len()).filter(|i| of(&self.way[*i])).collect();
         all.get(usize::from(n) % all.len().max(1)).copied()
     }
@@ -571,27 +556,27 @@ impl World<'_> {
             }),
             Step::Drop(n) => (0..=n % 4).for_each(|_| drop(self.way.pop_front())),
             Step::Repeat(n) => {
-                if let Some(seg) = self.way.front().cloned() {
+                if let Some(packet) = self.way.front().cloned() {
                     let at = usize::from(*n).min(self.way.len());
-                    self.way.insert(at, seg);
+                    self.way.insert(at, packet);
                     self.next();
                 }
             }
             Step::Overtake(n) => {
                 let at = usize::from(*n) % self.way.len().max(1);
-                if let Some(seg) = self.way.remove(at) {
-                    self.arrive(seg);
+                if let Some(packet) = self.way.remove(at) {
+                    self.arrive(packet);
                 }
             }
             Step::Delay(n) => {
-                if let Some(seg) = self.way.pop_front() {
-                    self.way.insert(usize::from(*n).min(self.way.len()), seg);
+                if let Some(packet) = self.way.pop_front() {
+                    self.way.insert(usize::from(*n).min(self.way.len()), packet);
                 }
             }
             Step::Mark => {
-                let capable = |s: &&mut Segment| s.ecn != Ecn::NotEct;
-                if let Some(seg) = self.way.iter_mut().find(capable) {
-                    seg.ecn = Ecn::Ce;
+                let capable = |p: &&mut Packet| p.ecn() != Ecn::NotEct;
+                if let Some(packet) = self.way.iter_mut().find(capable) {
+                    packet.set_ecn(Ecn::Ce);
                 }
             }
             Step::Write(whose, n) => self.write(*whose, usize::from(*n) % 3_000),
@@ -612,105 +597,47 @@ impl World<'_> {
     fn lie(&mut self, step: &Step) {
         match step {
             Step::Lie { which, copy, lie } => {
-                let at = self.place(*which, is_coded);
-                let true_one = at.map(|at| self.way[at].clone()).or(self.last.clone());
-                let Some(seg) = true_one.and_then(|seg| self.changed(seg, lie)) else {
+                let at = self.place(*which, |p| p.coded().is_some());
+                let in_transit = at.and_then(|at| self.way[at].coded());
+                let true_one = in_transit.or(self.last.as_ref()).cloned();
+                let Some(coded) = true_one.and_then(|coded| changed(coded, lie)) else {
                     return;
                 };
                 match at.filter(|_| !copy) {
-                    Some(at) => self.way[at] = seg,
-                    None => self.arrive(seg),
+                    Some(at) => self.way[at] = coded.into(),
+                    None => self.arrive(coded.into()),
                 }
             }
             Step::Echo(time) => {
-                if let Some(at) = self.place(0, |s| !is_coded(s)) {
-                    echo(&mut self.way[at], *time);
+                if let Some(segment) = self.way.iter_mut().find_map(Packet::tcp_mut) {
+                    echo(segment, *time);
                 }
             }
             Step::Forge(forged) => {
-                let seg = self.forged(forged, 0);
-                self.arrive(seg);
+                let packet = self.forged(forged, 0);
+                self.arrive(packet.into());
             }
             Step::Flood(forged) => (0..FLOOD).for_each(|n| {
-                let seg = self.forged(forged, n);
-                self.arrive(seg);
+                let packet = self.forged(forged, n);
+                self.arrive(packet.into());
             }),
             Step::Renumber(by) => {
                 let Some(last) = self.last.clone() else {
                     return;
                 };
                 for n in 1..=FLOOD as i16 {
-                    let mut seg = last.clone();
-                    if let Some(c) = coded_mut(&mut seg) {
-                        c.unit = c.unit.wrapping_add_signed(by.wrapping_mul(n));
-                    }
-                    self.arrive(seg);
+                    let mut packet = last.clone();
+                    let unit = &mut packet.header.unit;
+                    *unit = unit.wrapping_add_signed(by.wrapping_mul(n));
+                    self.arrive(packet.into());
                 }
             }
             _ => {}
         }
     }
 
-    /// A packet of the coding layer changed by the lie. `None` if it cannot be parsed.
-    fn changed(&self, mut seg: Segment, lie: &Lie) -> Option<Segment> {
-        let at_of = |at: u16, len: usize| usize::from(at) % len.max(1);
-        if let Lie::Byte(at, x) = *lie {
-            let mut packet = seg.to_packet(&IpFields::default()).ok()?;
-            let at = 20 + at_of(at, packet.len() - 20);
-            packet[at] ^= x;
-            return from_ip(packet).filter(|s| s.coded().is_some());
-        }
-        if let Lie::Ports(n) = *lie {
-            let there = if seg.dst.port < 1_024 {
-                &mut seg.dst
-            } else {
-                &mut seg.src
-            };
-            there.port = PORTS[0] + u16::from(n % 3);
-            if n > 200 {
-                (seg.src, seg.dst) = (seg.dst, seg.src);
-            }
-            return Some(seg);
-        }
-        let symbol = seg.payload.clone();
-        let with = |change: &dyn Fn(&mut Vec<u8>)| {
-            let mut bytes = symbol.to_bytes().to_vec();
-            change(&mut bytes);
-            Payload::from(bytes)
-        };
-        match *lie {
-            Lie::Symbol(at, x) if !symbol.is_empty() => {
-                seg.payload = with(&|b| b[at_of(at, symbol.len())] ^= x);
-            }
-            Lie::Cut(n) => seg.payload = with(&|b| b.truncate(at_of(n, symbol.len()))),
-            Lie::Longer(n) => {
-                seg.payload = with(&|b| b.resize(b.len() + usize::from(n % 2_000), 9))
-            }
-            Lie::Junk(n, x) => seg.payload = with(&|b| *b = vec![x; usize::from(n % 60_000)]),
-            _ => {}
-        }
-        let coded = coded_mut(&mut seg)?;
-        match (lie, &mut coded.kind) {
-            (Lie::Unit(by), _) => coded.unit = coded.unit.wrapping_add_signed(i16::from(*by)),
-            (Lie::UnitFar(n), _) => coded.unit = *n,
-            (Lie::Index(n), _) => coded.index = *n,
-            (Lie::Time(n), _) => coded.timestamp = n % CODING_CLOCK,
-            (Lie::Ack(arrived, decoded), kind) => {
-                let (arrived, decoded) = (*arrived, *decoded);
-                *kind = CodedKind::Ack { arrived, decoded };
-            }
-            (Lie::Shape(k, n), CodedKind::Encoded { sources, total, .. }) => {
-                (*sources, *total) = (k.max(&1).to_owned(), *n);
-            }
-            (Lie::Length(x), CodedKind::Encoded { len, .. }) => *len ^= x,
-            (Lie::NoTwin, CodedKind::Encoded { twin, .. }) => *twin = None,
-            _ => {}
-        }
-        Some(seg)
-    }
-
     /// A forged packet, of the unit `n` after the one that `f` names.
-    fn forged(&self, f: &Forged, n: u16) -> Segment {
+    fn forged(&self, f: &Forged, n: u16) -> CodedPacket {
         let side = usize::from(f.server);
         let port = match f.to % 8 {
             0 => PORTS[1],
@@ -722,18 +649,13 @@ impl World<'_> {
         let client = self.flows[flow].ends[0].and_then(|h| self.stacks[0].info(h));
         let client = client.and_then(|i| i.subflows.first().map(|s| s.local));
         let ends = [client.unwrap_or(end(0, 5_000)), end(1, port)];
-        let near = self
-            .last
-            .as_ref()
-            .and_then(|l| l.coded())
-            .map_or(0, |c| c.unit);
+        let near = self.last.as_ref().map_or(0, |l| l.header.unit);
         let base = if f.far {
             f.unit
         } else {
             near.wrapping_add(f.unit % 64)
         };
-        let mut seg = Segment::new(ends[1 - side], ends[side]);
-        seg.options.rare_mut().coded = Some(Coded {
+        let header = CodingHeader {
             unit: base.wrapping_add(n),
             index: f.index,
             timestamp: f.timestamp % CODING_CLOCK,
@@ -749,12 +671,69 @@ impl World<'_> {
                     twin: None,
                 },
             },
-        });
+        };
+        let mut packet = CodedPacket::new(ends[1 - side], ends[side], header);
         if f.sources > 0 {
-            seg.payload = Payload::from(vec![f.byte; usize::from(f.symbol % 60_000)]);
+            packet.payload = Payload::from(vec![f.byte; usize::from(f.symbol % 60_000)]);
         }
-        seg
+        packet
     }
+}
+
+/// A packet of the coding layer changed by the lie. `None` if it cannot be parsed.
+fn changed(mut packet: CodedPacket, lie: &Lie) -> Option<CodedPacket> {
+    let at_of = |at: u16, len: usize| usize::from(at) % len.max(1);
+    if let Lie::Byte(at, x) = *lie {
+        let mut bytes = packet.to_bytes(&IpFields::default()).ok()?;
+        let at = 20 + at_of(at, bytes.len() - 20);
+        bytes[at] ^= x;
+        return CodedPacket::from_ip(&bytes.into(), Checksums::Verify).ok();
+    }
+    if let Lie::Ports(n) = *lie {
+        let there = if packet.dst.port < 1_024 {
+            &mut packet.dst
+        } else {
+            &mut packet.src
+        };
+        there.port = PORTS[0] + u16::from(n % 3);
+        if n > 200 {
+            (packet.src, packet.dst) = (packet.dst, packet.src);
+        }
+        return Some(packet);
+    }
+    let symbol = packet.payload.clone();
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = symbol.to_bytes().to_vec();
+        change(&mut bytes);
+        Payload::from(bytes)
+    };
+    match *lie {
+        Lie::Symbol(at, x) if !symbol.is_empty() => {
+            packet.payload = with(&|b| b[at_of(at, symbol.len())] ^= x);
+        }
+        Lie::Cut(n) => packet.payload = with(&|b| b.truncate(at_of(n, symbol.len()))),
+        Lie::Longer(n) => packet.payload = with(&|b| b.resize(b.len() + usize::from(n % 2_000), 9)),
+        Lie::Junk(n, x) => packet.payload = with(&|b| *b = vec![x; usize::from(n % 60_000)]),
+        _ => {}
+    }
+    let header = &mut packet.header;
+    match (lie, &mut header.kind) {
+        (Lie::Unit(by), _) => header.unit = header.unit.wrapping_add_signed(i16::from(*by)),
+        (Lie::UnitFar(n), _) => header.unit = *n,
+        (Lie::Index(n), _) => header.index = *n,
+        (Lie::Time(n), _) => header.timestamp = n % CODING_CLOCK,
+        (Lie::Ack(arrived, decoded), kind) => {
+            let (arrived, decoded) = (*arrived, *decoded);
+            *kind = CodedKind::Ack { arrived, decoded };
+        }
+        (Lie::Shape(k, n), CodedKind::Encoded { sources, total, .. }) => {
+            (*sources, *total) = (k.max(&1).to_owned(), *n);
+        }
+        (Lie::Length(x), CodedKind::Encoded { len, .. }) => *len ^= x,
+        (Lie::NoTwin, CodedKind::Encoded { twin, .. }) => *twin = None,
+        _ => {}
+    }
+    Some(packet)
 }
 
 /// Adds an echo of an encoded packet to a segment.

@@ -9,9 +9,10 @@
 //!
 //! The crate is sans-IO: it has no clock, no sockets and no threads. The caller passes the current time.
 //!
-//! - **Segments in.** [`Stack::receive`] processes one [`spindle_wire::Segment`] from the wire.
-//! - **Segments out.** After every call that may cause a transmission, [`Stack::transmit`] must be called until
-//!   it returns `None`. The caller sends each segment that it returns.
+//! - **Packets in.** [`Stack::receive`] processes one [`spindle_wire::Packet`] from the wire: a TCP segment, or a
+//!   packet of the coding layer.
+//! - **Packets out.** After every call that may cause a transmission, [`Stack::transmit`] must be called until it
+//!   returns `None`. The caller sends each packet that it returns.
 //! - **Timers.** [`Stack::next_timeout`] then returns when [`Stack::timeout`] must be called.
 //! - **Application.** [`Stack::listen`] and [`Stack::connect`] open connections. [`Stack::send`],
 //!   [`Stack::recv`] and [`Stack::close`] use them by their [`Handle`]. [`Stack::poll_event`] returns what

@@ -69,7 +69,8 @@ impl Wire {
 
     fn pump(&mut self) {
         for side in 0..2 {
-            while let Some(seg) = self.stacks[side].transmit(self.now) {
+            while let Some(packet) = self.stacks[side].transmit(self.now) {
+                let seg = packet.into_tcp().expect("no coding");
                 seg.pieces().for_each(|s| self.launch(side, s));
             }
         }

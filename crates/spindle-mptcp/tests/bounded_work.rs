@@ -8,7 +8,7 @@ use peer::budget::{PER_EVENT, PER_SENT};
 use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
 use spindle_mptcp::{Config, InitialWindow, PathManager, StackConfig};
 use spindle_units::Duration;
-use spindle_wire::{Flags, Payload, Segment, SeqNumber};
+use spindle_wire::{Flags, Packet, Payload, Segment, SeqNumber};
 
 /// Number of outstanding segments in each attack.
 const OUTSTANDING: usize = 10_000;
@@ -67,7 +67,9 @@ fn write(b: &mut Bench, segments: usize) -> Vec<Segment> {
         .stack
         .send(b.now, b.handle.unwrap(), Payload::Length(bytes as u32));
     assert_eq!(written, Ok(bytes));
-    let sent: Vec<_> = std::iter::from_fn(|| b.stack.transmit(b.now)).collect();
+    let sent: Vec<Segment> = std::iter::from_fn(|| b.stack.transmit(b.now))
+        .filter_map(Packet::into_tcp)
+        .collect();
     assert!(sent.len() >= segments, "{} sent", sent.len());
     sent
 }
@@ -211,7 +213,7 @@ fn connection_with_10000_segments_to_send_does_not_delay_a_syn_ack() {
     assert_eq!(written, Ok(bytes));
     let other = Flow::new(here(), end("10.0.0.3:4000"), 5000, SeqNumber(0));
     b.stack.receive(b.now, syn(&other, Flags::SYN));
-    let sent = std::iter::from_fn(|| b.stack.transmit(b.now));
+    let sent = std::iter::from_fn(|| b.stack.transmit(b.now)).filter_map(Packet::into_tcp);
     let answer = sent
         .take(OUTSTANDING)
         .position(|s| s.flags.contains(Flags::SYN));
@@ -239,7 +241,9 @@ fn connection_with_bursts_to_send_does_not_delay_a_syn_ack() {
     assert_eq!(written, Ok(bytes as usize));
     let other = Flow::new(here(), end("10.0.0.3:4000"), 5000, SeqNumber(0));
     b.stack.receive(b.now, syn(&other, Flags::SYN));
-    let sent: Vec<_> = std::iter::from_fn(|| b.stack.transmit(b.now)).collect();
+    let sent: Vec<Segment> = std::iter::from_fn(|| b.stack.transmit(b.now))
+        .filter_map(Packet::into_tcp)
+        .collect();
     assert!(sent.iter().any(Segment::is_burst), "no bursts");
     let answer = sent.iter().position(|s| s.flags.contains(Flags::SYN));
     let before: u32 = sent[..answer.unwrap()]

@@ -18,10 +18,10 @@ use spindle_mptcp::stage::coding::{
 use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{Config, preset};
 use spindle_units::Duration;
-use spindle_wire::{Coded, CodedKind, ExperimentId, Flags, Payload, Segment};
+use spindle_wire::{CodedKind, CodedPacket, ExperimentId, Flags, Payload, Segment};
 use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
-use support::{CLIENT, Hook, Logged, Net, SERVER, coded_mut};
+use support::{CLIENT, CodedHook, Logged, LoggedCoded, Net, SERVER};
 
 /// A configuration that codes all data up to 100 KB in units of `k` segments with `r` extra packets.
 fn coded(k: u8, r: u8) -> Config {
@@ -35,20 +35,26 @@ fn with(change: impl Fn(&mut CodingConfig)) -> Config {
 }
 
 /// The coding fields of an encoded packet: unit, k, n and index.
-fn symbol(seg: &Segment) -> Option<(u16, u8, u8, u8)> {
-    let coded = seg.coded()?;
-    match coded.kind {
+fn symbol(packet: &CodedPacket) -> Option<(u16, u8, u8, u8)> {
+    let header = &packet.header;
+    match header.kind {
         CodedKind::Encoded { sources, total, .. } => {
-            Some((coded.unit, sources, total, coded.index))
+            Some((header.unit, sources, total, header.index))
         }
         CodedKind::Ack { .. } => None,
     }
 }
 
+/// The encoded packets that the client put on the wire.
+fn encoded(net: &Net) -> impl Iterator<Item = &LoggedCoded> {
+    let all = net.coded_log.iter();
+    all.filter(|l| l.side == CLIENT && symbol(&l.packet).is_some())
+}
+
 /// The units that the client sent: for each unit k, n and the number of its packets.
 fn units(net: &Net) -> BTreeMap<u16, (u8, u8, usize)> {
     let mut all = BTreeMap::new();
-    for (unit, k, n, _) in data(net, CLIENT).filter_map(|l| symbol(&l.segment)) {
+    for (unit, k, n, _) in encoded(net).filter_map(|l| symbol(&l.packet)) {
         all.entry(unit).or_insert((k, n, 0)).2 += 1;
     }
     all
@@ -68,9 +74,9 @@ fn counters(net: &Net, t: &Transfer) -> [CodingCounters; 2] {
 }
 
 /// Drops the encoded packets that `lost` selects by unit and index.
-fn losing(lost: impl Fn(u16, u8) -> bool + 'static) -> Hook {
-    Box::new(move |_, side, seg| {
-        side != CLIENT || symbol(seg).is_none_or(|(unit, _, _, index)| !lost(unit, index))
+fn losing(lost: impl Fn(u16, u8) -> bool + 'static) -> CodedHook {
+    Box::new(move |_, side, packet| {
+        side != CLIENT || symbol(packet).is_none_or(|(unit, _, _, index)| !lost(unit, index))
     })
 }
 
@@ -95,7 +101,7 @@ fn every_unit_has_k_segments_and_the_last_unit_the_rest() {
     );
     assert_eq!(got.packets_late, 2 * units.len() as u64, "the surplus");
     // All data are coded. Segments with timestamps are therefore 14 bytes shorter.
-    assert!(data(&net, CLIENT).all(|l| l.segment.coded().is_some()));
+    assert_eq!(data(&net, CLIENT).count(), 0);
     assert_eq!(sent.packets_coded, 41);
 }
 
@@ -108,7 +114,7 @@ fn losses_up_to_the_number_of_extra_packets_cause_no_retransmission() {
         Arc::make_mut(settings).code = code;
         let mut net = net(paths(1, Duration::ZERO));
         // Two packets of each unit are lost, including source packets of a systematic code.
-        net.hook = Some(losing(|unit, index| {
+        net.coded_hook = Some(losing(|unit, index| {
             index == 1 || u16::from(index) == unit % 5 + 2
         }));
         let t = transfer(&mut net, [&config, &config], CLIENT, 60_000);
@@ -137,7 +143,7 @@ fn without_sack_duplicate_acknowledgements_with_echoes_trigger_fast_retransmit()
     config.tcp.sack = false;
     let mut net = net(paths(1, Duration::ZERO));
     // The third segment is lost. Echoes are carried by the acknowledgements of the segments behind it.
-    net.hook = Some(losing(|unit, _| unit == 2));
+    net.coded_hook = Some(losing(|unit, _| unit == 2));
     let t = transfer(&mut net, [&config, &config], CLIENT, 10 * 1434);
     let stack = net.stacks[CLIENT].counters().send;
     let total = net.stacks[CLIENT].info(t.client).map_or(stack, |i| i.total);
@@ -157,7 +163,7 @@ fn unit_acknowledged_at_once_grows_cwnd_like_separate_segments() {
 #[test]
 fn unit_with_too_few_packets_is_retransmitted_in_a_new_unit() {
     let mut net = net(paths(1, Duration::ZERO));
-    net.hook = Some(losing(|unit, index| unit == 3 && index < 3));
+    net.coded_hook = Some(losing(|unit, index| unit == 3 && index < 3));
     let [sent, got] = send(&mut net, &coded(4, 2), 60_000);
     assert_eq!(got.units_decoded, sent.units_sent - 1);
     let units = units(&net);
@@ -172,7 +178,7 @@ fn reordering_within_a_unit_causes_no_retransmission() {
     let run = |config: &Config| {
         let mut net = net(paths(16, Duration::from_micros(40)));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
-        net.route = Some(Box::new(move |seg| match seg.payload.is_empty() {
+        net.route = Some(Box::new(move |packet| match packet.payload().is_empty() {
             true => 0,
             false => (rng.next_u64() % 16) as usize,
         }));
@@ -199,17 +205,18 @@ fn systematic_code_delivers_in_order_segments_before_the_unit_is_decoded() {
             s.code = code;
         });
         let mut net = net(paths(2, Duration::from_millis(10)));
-        net.route = Some(Box::new(|seg| {
-            usize::from(symbol(seg).is_some_and(|s| s.3 == 5))
+        net.route = Some(Box::new(|packet| {
+            let symbol = packet.coded().and_then(symbol);
+            usize::from(symbol.is_some_and(|s| s.3 == 5))
         }));
-        net.hook = Some(losing(|_, index| index == 3));
+        net.coded_hook = Some(losing(|_, index| index == 3));
         transfer(&mut net, [&config, &config], CLIENT, 40_000);
-        let first = data(&net, CLIENT).next().expect("data").at;
+        let first = encoded(&net).next().expect("data").at;
         let begin = net.log[0].segment.seq;
         [1, 3 * 1434].map(|bytes| {
             let reached = |l: &&Logged| {
-                let acks = l.side == SERVER && l.segment.coded().is_none();
-                acks && l.segment.flags.contains(Flags::ACK)
+                l.side == SERVER
+                    && l.segment.flags.contains(Flags::ACK)
                     && !l.segment.ack.before(begin + 1 + bytes)
             };
             let ack = net.log.iter().find(reached).expect("acknowledged");
@@ -240,16 +247,12 @@ fn flow_of_unknown_length_is_coded_up_to_100_kb() {
     assert!((LONG..LONG + 1434).contains(&coded_bytes), "{coded_bytes}");
     assert_eq!(got.units_decoded, sent.units_sent);
     let plain: u64 = data(&net, CLIENT)
-        .filter(|l| l.segment.coded().is_none())
         .map(|l| l.segment.payload.len() as u64)
         .sum();
     assert_eq!(plain, 400_000 - coded_bytes);
     // No data are coded after the first uncoded segment.
-    let first_plain = data(&net, CLIENT).position(|l| l.segment.coded().is_none());
-    let last_coded = data(&net, CLIENT)
-        .filter(|l| l.segment.coded().is_some())
-        .count();
-    assert_eq!(first_plain, Some(last_coded));
+    let first_plain = data(&net, CLIENT).next().expect("a segment").number;
+    assert!(encoded(&net).all(|l| l.number < first_plain));
 }
 
 #[test]
@@ -260,7 +263,7 @@ fn peer_without_coding_or_with_another_code_gets_plain_tcp() {
     for configs in [[&mine, &tcp], [&tcp, &mine], [&mine, &other]] {
         let mut net = net(paths(2, Duration::ZERO));
         let t = transfer(&mut net, configs, CLIENT, 60_000);
-        assert!(net.log.iter().all(|l| l.segment.coded().is_none()));
+        assert!(net.coded_log.is_empty());
         assert_eq!(counters(&net, &t), [CodingCounters::default(); 2]);
         let full = data(&net, CLIENT).map(|l| l.segment.payload.len()).max();
         assert_eq!(full, Some(1448), "uncoded segments are full-sized");
@@ -294,8 +297,8 @@ fn client_offers_coding_unless_the_dscp_marks_a_long_flow() {
         let syn = &net.log[0].segment;
         assert_eq!((syn.flags, syn.dscp), (Flags::SYN, dscp));
         assert_eq!(coding(syn), offers, "{name}, code point {dscp}");
-        let coded = net.log.iter().filter(|l| l.segment.coded().is_some());
-        assert_eq!(coded.count() > 0, offers, "{name}, code point {dscp}");
+        let coded = !net.coded_log.is_empty();
+        assert_eq!(coded, offers, "{name}, code point {dscp}");
         if !offers {
             assert!(!net.log.iter().any(|l| coding(&l.segment)));
         }
@@ -318,8 +321,7 @@ fn stripped_coding_answer_disables_coding_in_both_directions() {
                 true
             }));
             transfer(&mut net, [&config, &config], sender, 60_000);
-            let coded = net.log.iter().filter(|l| l.segment.coded().is_some());
-            assert_eq!(coded.count() == 0, stripped, "from {sender}");
+            assert_eq!(net.coded_log.is_empty(), stripped, "from {sender}");
         }
     }
 }
@@ -332,9 +334,11 @@ fn estimated_redundancy_follows_the_share_of_blocked_paths() {
         path.delay = Duration::from_millis(9);
     }
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
-    net.route = Some(Box::new(move |seg| match symbol(seg) {
-        Some(_) => (rng.next_u64() % 10) as usize,
-        None => 9,
+    net.route = Some(Box::new(move |packet| {
+        match packet.coded().and_then(symbol) {
+            Some(_) => (rng.next_u64() % 10) as usize,
+            None => 9,
+        }
     }));
     let config = with(|s| {
         (s.unit, s.short) = (UnitSize::Fixed(10), Short::UpTo(1 << 40));
@@ -384,46 +388,30 @@ fn configured_share_of_blocked_paths_sets_the_redundancy() {
 }
 
 /// Turns a packet into a coding-layer packet that our sender would never send.
-fn forged(rng: &mut Xoshiro256PlusPlus, seg: &mut Segment) {
+fn forged(rng: &mut Xoshiro256PlusPlus, packet: &mut CodedPacket) {
     let bits = rng.next_u64();
     let byte = |k: u32| (bits >> (8 * k)) as u8;
-    match byte(0) % 6 {
-        0 => {
-            if let Some(CodedKind::Encoded { sources, total, .. }) = coded_mut(seg) {
-                (*sources, *total) = (byte(1).max(1), byte(1).max(1).saturating_add(byte(2)));
-            }
+    match (byte(0) % 6, &mut packet.header.kind) {
+        (0, CodedKind::Encoded { sources, total, .. }) => {
+            (*sources, *total) = (byte(1).max(1), byte(1).max(1).saturating_add(byte(2)));
         }
-        1 => {
-            if let Some(rare) = &mut seg.options.rare
-                && let Some(c) = &mut rare.coded
-            {
-                c.unit = bits as u16;
-            }
-        }
-        2 => {
+        (1, _) => packet.header.unit = bits as u16,
+        (2, _) => {
             let mut junk = vec![0; usize::from(byte(1))];
             rng.fill_bytes(&mut junk);
-            seg.payload = Payload::from(junk);
+            packet.payload = Payload::from(junk);
         }
-        3 => {
-            if let Some(CodedKind::Encoded { len, .. }) = coded_mut(seg) {
-                *len = bits as u16;
-            }
+        (3, CodedKind::Encoded { len, .. }) => *len = bits as u16,
+        (4, kind) => {
+            *kind = CodedKind::Ack {
+                arrived: bits as u32,
+                decoded: 0,
+            };
+            packet.header.unit = bits as u16;
+            packet.header.index = byte(2);
+            packet.header.timestamp = (bits >> 24) as u32 & 0xff_ffff;
         }
-        4 => {
-            if let Some(rare) = &mut seg.options.rare {
-                rare.coded = Some(Coded {
-                    unit: bits as u16,
-                    index: byte(2),
-                    timestamp: (bits >> 24) as u32 & 0xff_ffff,
-                    kind: CodedKind::Ack {
-                        arrived: bits as u32,
-                        decoded: 0,
-                    },
-                });
-            }
-        }
-        _ => seg.payload = Payload::EMPTY,
+        _ => packet.payload = Payload::EMPTY,
     }
 }
 
@@ -438,14 +426,14 @@ fn forged_coding_packets_are_refused_and_the_transfer_completes() {
         net.check_encoding = false;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let cease = Cell::new(60);
-        net.hook = Some(Box::new(move |_, side, seg| {
+        net.coded_hook = Some(Box::new(move |_, side, packet| {
             if side == CLIENT
-                && symbol(seg).is_some()
+                && symbol(packet).is_some()
                 && cease.get() > 0
                 && rng.next_u64() % 12 == 0
             {
                 cease.set(cease.get() - 1);
-                forged(&mut rng, seg);
+                forged(&mut rng, packet);
             }
             true
         }));
@@ -465,34 +453,37 @@ fn forged_coding_packets_are_refused_and_the_transfer_completes() {
 }
 
 /// Turns an extra packet of a unit into the `n`-th forged packet.
-type Forge = fn(&mut Segment, u16);
+type Forge = fn(&mut CodedPacket, u16);
 
 /// Turns it into an encoded packet of another unit, of shape `shape`, with an invalid symbol.
-fn ahead(seg: &mut Segment, by: u16, shape: (u8, u8)) {
-    seg.payload = Payload::from(vec![9; 100]);
-    if let Some(rare) = &mut seg.options.rare
-        && let Some(c) = &mut rare.coded
+fn ahead(packet: &mut CodedPacket, by: u16, shape: (u8, u8)) {
+    packet.payload = Payload::from(vec![9; 100]);
+    let header = &mut packet.header;
+    (header.unit, header.index) = (header.unit.wrapping_add(by), 0);
+    if let CodedKind::Encoded {
+        sources,
+        total,
+        twin,
+        ..
+    } = &mut header.kind
     {
-        (c.unit, c.index) = (c.unit.wrapping_add(by), 0);
-        if let CodedKind::Encoded {
-            sources,
-            total,
-            twin,
-            ..
-        } = &mut c.kind
-        {
-            (*sources, *total) = shape;
-            *twin = None;
-        }
+        (*sources, *total) = shape;
+        *twin = None;
     }
 }
 
 #[test]
 fn forged_units_ahead_do_not_block_genuine_units() {
     let ways: [(&str, Forge); 3] = [
-        ("of another shape", |seg, n| ahead(seg, 1 + n % 4, (9, 11))),
-        ("decoded to nothing", |seg, n| ahead(seg, 1 + n % 4, (1, 1))),
-        ("as many as are kept", |seg, n| ahead(seg, 500 + n, (4, 8))),
+        ("of another shape", |packet, n| {
+            ahead(packet, 1 + n % 4, (9, 11))
+        }),
+        ("decoded to nothing", |packet, n| {
+            ahead(packet, 1 + n % 4, (1, 1))
+        }),
+        ("as many as are kept", |packet, n| {
+            ahead(packet, 500 + n, (4, 8))
+        }),
     ];
     for (what, forge) in ways {
         let mut config = coded(4, 4);
@@ -500,10 +491,10 @@ fn forged_units_ahead_do_not_block_genuine_units() {
         settings.short = Short::UpTo(1 << 40);
         let mut net = net(paths(1, Duration::ZERO));
         let n = Cell::new(0);
-        net.hook = Some(Box::new(move |_, side, seg| {
-            let surplus = symbol(seg).is_some_and(|(_, k, _, index)| index >= k);
+        net.coded_hook = Some(Box::new(move |_, side, packet| {
+            let surplus = symbol(packet).is_some_and(|(_, k, _, index)| index >= k);
             if side == CLIENT && surplus {
-                forge(seg, n.replace(n.get() + 1));
+                forge(packet, n.replace(n.get() + 1));
             }
             true
         }));
@@ -521,12 +512,12 @@ fn forged_units_ahead_do_not_block_genuine_units() {
 }
 
 /// A connection whose first encoded packet from the client is still in flight. Returns that packet.
-fn underway(net: &mut Net, configs: [&Config; 2]) -> Segment {
+fn underway(net: &mut Net, configs: [&Config; 2]) -> CodedPacket {
     let sent = Rc::new(RefCell::new(None));
     let seen = sent.clone();
-    net.hook = Some(Box::new(move |_, side, seg| {
-        if side == CLIENT && symbol(seg).is_some() {
-            seen.borrow_mut().get_or_insert(seg.clone());
+    net.coded_hook = Some(Box::new(move |_, side, packet| {
+        if side == CLIENT && symbol(packet).is_some() {
+            seen.borrow_mut().get_or_insert(packet.clone());
             return false;
         }
         true
@@ -550,11 +541,7 @@ fn memory_for_units_that_wait_for_earlier_ones_is_bounded() {
     let mut net = net(paths(1, Duration::ZERO));
     let mut packet = underway(&mut net, [&config, &config]);
     for n in 1..20_000 {
-        if let Some(rare) = &mut packet.options.rare
-            && let Some(c) = &mut rare.coded
-        {
-            c.unit = 2 * n;
-        }
+        packet.header.unit = 2 * n;
         net.stacks[SERVER].receive(net.now, packet.clone());
         while net.stacks[SERVER].transmit(net.now).is_some() {}
         // 64 units of one segment each.

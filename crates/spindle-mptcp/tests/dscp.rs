@@ -47,9 +47,9 @@ impl Pair {
         while quiet < 4 {
             quiet += 1;
             for side in [0, 1] {
-                while let Some(segment) = self.stacks[side].transmit(self.now) {
-                    self.sent[side].push(segment.clone());
-                    self.stacks[1 - side].receive(self.now, segment);
+                while let Some(packet) = self.stacks[side].transmit(self.now) {
+                    self.sent[side].extend(packet.tcp().cloned());
+                    self.stacks[1 - side].receive(self.now, packet);
                     quiet = 0;
                 }
                 while let Some(event) = self.stacks[side].poll_event() {

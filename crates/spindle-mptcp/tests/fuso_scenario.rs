@@ -66,10 +66,10 @@ fn connect(name: &str) -> Scene {
     let mut net = Net::new(1, paths.to_vec());
     let mut known: Vec<u16> = Vec::new();
     net.route = Some(Box::new(move |seg| {
-        let port = if seg.src.port == 80 {
-            seg.dst.port
+        let port = if seg.src().port == 80 {
+            seg.dst().port
         } else {
-            seg.src.port
+            seg.src().port
         };
         known.iter().position(|p| *p == port).unwrap_or_else(|| {
             known.push(port);

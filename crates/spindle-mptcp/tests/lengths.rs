@@ -3,9 +3,9 @@
 mod support;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
-use spindle_wire::{CodedKind, Payload, Segment};
+use spindle_wire::{CodedKind, CodedPacket, Payload, Segment};
 use support::scenario::{NAMES, Scenario, scenario};
-use support::{Logged, coded_mut};
+use support::{Logged, LoggedCoded};
 
 /// Returns the segment with only the length of its payload, and without the checksum of its content.
 fn outline(s: &Segment) -> Segment {
@@ -13,9 +13,6 @@ fn outline(s: &Segment) -> Segment {
     s.payload = Payload::Length(s.payload.len() as u32);
     if let Some(rare) = &mut s.options.rare {
         rare.payload_head.clear();
-    }
-    if let Some(CodedKind::Encoded { twin, len, .. }) = coded_mut(&mut s) {
-        (*twin, *len) = (None, 0);
     }
     if let Some(m) = s.options.dss.as_mut().and_then(|d| d.mapping.as_mut()) {
         m.checksum = m.checksum.map(|_| 0);
@@ -26,31 +23,52 @@ fn outline(s: &Segment) -> Segment {
     s
 }
 
-/// Returns every segment that a run puts on the wire.
-fn wire(s: &Scenario, real: bool) -> Vec<Logged> {
+/// Returns the packet with only the length of its symbol, and without the fields that depend on its content.
+fn coded_outline(packet: &CodedPacket) -> CodedPacket {
+    let mut packet = packet.clone();
+    packet.payload = Payload::Length(packet.payload.len() as u32);
+    if let CodedKind::Encoded { twin, len, .. } = &mut packet.header.kind {
+        (*twin, *len) = (None, 0);
+    }
+    packet
+}
+
+/// Returns every segment, and every packet of the coding layer, that a run puts on the wire.
+fn wire(s: &Scenario, real: bool) -> (Vec<Logged>, Vec<LoggedCoded>) {
     let mut run = s.prepare(real);
     run.net.keep_log = true;
     run.net.check_encoding = false;
     s.finish(&mut run);
-    run.net.log
+    (run.net.log, run.net.coded_log)
+}
+
+/// Whether a payload is real bytes or empty.
+fn is_real(payload: &Payload) -> bool {
+    matches!(payload, Payload::Bytes(_)) || payload.is_empty()
 }
 
 fn compare(s: &Scenario) {
-    let (bytes, lengths) = (wire(s, true), wire(s, false));
-    for (k, (b, l)) in bytes.iter().zip(&lengths).enumerate() {
+    let ((bytes, coded_bytes), (lengths, coded_lengths)) = (wire(s, true), wire(s, false));
+    for (b, l) in bytes.iter().zip(&lengths) {
         let head = l.segment.payload_head::<20>();
-        let same = (b.at, b.side, b.arrives) == (l.at, l.side, l.arrives)
+        let same = (b.number, b.at, b.side, b.arrives) == (l.number, l.at, l.side, l.arrives)
             && (head.is_none() || head == b.segment.payload_head())
             && outline(&b.segment) == outline(&l.segment);
-        assert!(same, "segment {k} with bytes: {b:?}\nwith a length: {l:?}");
+        assert!(same, "with bytes: {b:?}\nwith a length: {l:?}");
+    }
+    for (b, l) in coded_bytes.iter().zip(&coded_lengths) {
+        let same = (b.number, b.at, b.side, b.arrives) == (l.number, l.at, l.side, l.arrives)
+            && coded_outline(&b.packet) == coded_outline(&l.packet);
+        assert!(same, "with bytes: {b:?}\nwith a length: {l:?}");
     }
     assert_eq!(bytes.len(), lengths.len(), "segments");
-    let real = bytes
-        .iter()
-        .all(|b| matches!(b.segment.payload, Payload::Bytes(_)) || b.segment.payload.is_empty());
-    let none = lengths
-        .iter()
-        .all(|l| matches!(l.segment.payload, Payload::Length(_)));
+    assert_eq!(coded_bytes.len(), coded_lengths.len(), "coded packets");
+    let real = bytes.iter().all(|b| is_real(&b.segment.payload))
+        && coded_bytes.iter().all(|b| is_real(&b.packet.payload));
+    let none = lengths.iter().map(|l| &l.segment.payload);
+    let none = none
+        .chain(coded_lengths.iter().map(|l| &l.packet.payload))
+        .all(|p| matches!(p, Payload::Length(_)));
     assert!(real && none, "a payload changed its kind");
 }
 

@@ -583,9 +583,9 @@ fn segments_beyond_the_output_limit_wait_for_room_in_the_host_queue() {
     p.stack.send(p.now, handle, data).unwrap();
     let (mut leaves, mut sent) = (start, Vec::new());
     while sent.len() < 10 {
-        while let Some(segment) = p.stack.transmit(p.now) {
+        while let Some(packet) = p.stack.transmit(p.now) {
             leaves += Duration::from_millis(1);
-            p.stack.handed_over(&segment, leaves);
+            p.stack.handed_over(&packet, leaves);
             sent.push(p.now.since(start).as_millis());
         }
         p.now = p.stack.next_timeout().unwrap();

@@ -54,9 +54,9 @@ impl World {
                 while let Some(seg) = self.stacks[side].transmit(self.now) {
                     quiet = false;
                     let port = if side == CLIENT {
-                        seg.src.port
+                        seg.src().port
                     } else {
-                        seg.dst.port
+                        seg.dst().port
                     };
                     if !(self.lost)(port) {
                         self.now += Duration::from_micros(1);
@@ -162,7 +162,7 @@ fn the_only_path_of_an_established_connection_survives_its_errors() {
 fn a_join_with_a_path_error_is_retried_and_the_connection_continues() {
     let (mut w, h) = World::new(&config("mptcp", 2));
     let syn = w.stacks[CLIENT].transmit(w.now).expect("the SYN");
-    let first = syn.src.port;
+    let first = syn.src().port;
     w.stacks[SERVER].receive(w.now, syn);
     w.lost = Box::new(move |port| port != first);
     w.settle();

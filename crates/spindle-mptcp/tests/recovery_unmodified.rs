@@ -60,7 +60,7 @@ fn connected(sending: Config, receiving: Config) -> (Net, Handle, Handle) {
     let mut net = Net::new(1, vec![path.clone(), path]);
     let mut known: Vec<u16> = Vec::new();
     net.route = Some(Box::new(move |seg| {
-        let port = seg.src.port.max(seg.dst.port);
+        let port = seg.src().port.max(seg.dst().port);
         known.iter().position(|p| *p == port).unwrap_or_else(|| {
             known.push(port);
             known.len() - 1

@@ -25,7 +25,7 @@ fn of_second(seg: &Segment) -> bool {
 /// own path.
 fn steady(seconds: u64, shape: impl Fn(Instant, &mut Net)) -> Run {
     let mut net = Net::with_addresses(11, vec![Path::clean(ms(5)); 2], [vec![SECOND], Vec::new()]);
-    net.route = Some(Box::new(|seg| usize::from(of_second(seg))));
+    net.route = Some(Box::new(|p| usize::from(p.tcp().is_some_and(of_second))));
     net.keep_log = true;
     let start = net.now;
     shape(start, &mut net);

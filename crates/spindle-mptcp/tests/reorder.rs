@@ -33,7 +33,7 @@ fn over_two_paths(ordered: bool, apart: Duration, lost: Option<usize>) -> SendCo
     let mut net = net(paths(2, apart));
     let mut sent = 0;
     net.route = Some(Box::new(move |seg| {
-        sent += usize::from(!seg.payload.is_empty());
+        sent += usize::from(!seg.payload().is_empty());
         sent / 10 % 2
     }));
     let mut count = 0;

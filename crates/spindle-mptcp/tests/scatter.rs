@@ -4,9 +4,10 @@
 
 mod support;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use spindle_mptcp::stage::scatter::topology::Topology;
@@ -16,7 +17,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Endpoint, Flags, MpJoin, Segment};
 use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
-use support::{CLIENT, Hook, Logged, Net, SERVER, endpoint};
+use support::{CLIENT, CodedHook, Hook, Logged, Net, SERVER, endpoint};
 
 /// Payload bytes of the first phase (MMPTCP section 3).
 const THRESHOLD: u64 = 100_000;
@@ -392,23 +393,37 @@ const NAT_PORTS: u16 = 10_000;
 
 /// A NAT in front of the client. It maps every source port of the client to another port outside, in order of
 /// first use.
-fn nat() -> Hook {
-    let mut inside: Vec<u16> = Vec::new();
-    Box::new(move |_, side, seg| {
+#[derive(Clone, Default)]
+struct Nat(Rc<RefCell<Vec<u16>>>);
+
+impl Nat {
+    /// Translates the client's endpoint of a packet. Returns whether the packet passes.
+    fn pass(&self, side: usize, src: &mut Endpoint, dst: &mut Endpoint) -> bool {
+        let mut inside = self.0.borrow_mut();
         if side == CLIENT {
-            let known = inside.iter().position(|p| *p == seg.src.port);
+            let known = inside.iter().position(|p| *p == src.port);
             let n = known.unwrap_or_else(|| {
-                inside.push(seg.src.port);
+                inside.push(src.port);
                 inside.len() - 1
             });
-            seg.src.port = NAT_PORTS + n as u16;
+            src.port = NAT_PORTS + n as u16;
             return true;
         }
-        let n = seg.dst.port.checked_sub(NAT_PORTS).map(usize::from);
+        let n = dst.port.checked_sub(NAT_PORTS).map(usize::from);
         let port = n.and_then(|n| inside.get(n));
-        seg.dst.port = port.copied().unwrap_or(seg.dst.port);
+        dst.port = port.copied().unwrap_or(dst.port);
         port.is_some()
-    })
+    }
+
+    /// The hooks for packets of both kinds.
+    fn hooks(self) -> (Hook, CodedHook) {
+        let both = self.clone();
+        let tcp: Hook = Box::new(move |_, side, s| self.pass(side, &mut s.src, &mut s.dst));
+        (
+            tcp,
+            Box::new(move |_, side, c| both.pass(side, &mut c.src, &mut c.dst)),
+        )
+    }
 }
 
 /// Random networks and peers with scattering, a third of them with a NAT. Counts scattered segments and the
@@ -429,7 +444,7 @@ fn with_scatter_every_byte_arrives_once_and_in_order_over_random_networks() {
             }
         });
         run.net.keep_log = true;
-        run.net.hook = translated.then(nat);
+        (run.net.hook, run.net.coded_hook) = translated.then(|| Nat::default().hooks()).unzip();
         s.finish(&mut run);
         let with = |f: fn(&Segment) -> bool| run.net.log.iter().filter(|l| f(&l.segment)).count();
         let tokens = with(|s| s.options.token.is_some());

@@ -11,12 +11,14 @@ use peer::{Flow, PEER_KEY, capable, config, end, here, syn, there};
 use secrets_data::linear::predict;
 use spindle_mptcp::{PathManager, Stack, StackConfig};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Endpoint, Flags, MpJoin, Segment};
+use spindle_wire::{Endpoint, Flags, MpJoin, Packet, Segment};
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
 
 fn drain(stack: &mut Stack, now: Instant) -> Vec<Segment> {
-    std::iter::from_fn(|| stack.transmit(now)).collect()
+    std::iter::from_fn(|| stack.transmit(now))
+        .filter_map(Packet::into_tcp)
+        .collect()
 }
 
 fn answer(stack: &mut Stack, now: Instant, seg: Segment) -> Segment {

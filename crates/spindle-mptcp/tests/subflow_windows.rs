@@ -29,7 +29,7 @@ fn is_second(seg: &Segment) -> bool {
 fn download(name: &str, hook: Hook) -> Run {
     let paths = vec![Path::clean(ms(60)), Path::clean(ms(5))];
     let mut net = Net::with_addresses(5, paths, [vec![SECOND], Vec::new()]);
-    net.route = Some(Box::new(|seg| usize::from(is_second(seg))));
+    net.route = Some(Box::new(|p| usize::from(p.tcp().is_some_and(is_second))));
     net.keep_log = true;
     net.hook = Some(hook);
     let mut config: Config = preset(name).expect("a preset").config;

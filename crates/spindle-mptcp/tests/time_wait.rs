@@ -152,6 +152,7 @@ fn a_newer_syn_replaces_one_of_two_subflows_in_time_wait() {
         let syn = p.stacks[0].transmit(p.now).unwrap();
         p.stacks[1].receive(p.now, syn);
         let answer = p.stacks[1].transmit(p.now).unwrap();
+        let answer = answer.tcp().unwrap();
         assert_eq!(answer.flags, Flags::SYN | Flags::ACK, "subflow {n}");
         let rests = p.stacks[1].info(server).is_some();
         assert_eq!(rests, n == 0, "the other subflow stays in TIME_WAIT");
@@ -183,6 +184,7 @@ fn a_join_replaces_a_subflow_in_time_wait() {
     let before = p.stacks[1].info(accepted[0]).unwrap().subflows.len();
     p.stacks[1].receive(p.now, syn);
     let answer = p.stacks[1].transmit(p.now).unwrap();
+    let answer = answer.tcp().unwrap();
     assert_eq!(answer.flags, Flags::SYN | Flags::ACK);
     let after = p.stacks[1].info(accepted[0]).unwrap().subflows.len();
     assert_eq!(after, before + 1, "a subflow of the new connection");

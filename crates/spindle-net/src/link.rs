@@ -1,11 +1,11 @@
-//! [`Link`]: what carries segments between the core and a wire.
+//! [`Link`]: what carries packets between the core and a wire.
 
 use std::io;
 
 use polling::Poller;
 use spindle_mptcp::PathError;
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Segment, SeqNumber};
+use spindle_wire::{Endpoint, Packet, SeqNumber};
 
 use crate::udp::UdpCounters;
 
@@ -50,8 +50,8 @@ pub struct IcmpReport {
 /// What a link has received or learnt.
 #[derive(Debug)]
 pub enum Arrival {
-    /// A segment. Its payload may exceed the MSS if the system coalesced segments.
-    Segment(Segment),
+    /// A packet. The payload of a segment may exceed the MSS if the system coalesced segments.
+    Packet(Packet),
     /// A path's MTU, learnt by a method that cannot be forged (RFC 8899 probing).
     PathMtu(PathMtu),
     /// The peer's end cannot be reached from the local end at present. The link has learnt this by a method
@@ -98,10 +98,10 @@ pub trait Link: Send {
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool>;
 
-    /// Takes a segment for the wire. The link may keep it until [`Self::flush`], to send several at once.
-    fn send(&mut self, now: Instant, segment: Segment);
+    /// Takes a packet for the wire. The link may keep it until [`Self::flush`], to send several at once.
+    fn send(&mut self, now: Instant, packet: Packet);
 
-    /// Sends the segments that are kept. Packets that the system does not accept (buffer full) are dropped and
+    /// Sends the packets that are kept. Packets that the system does not accept (buffer full) are dropped and
     /// counted, like in a queue. TCP repairs the loss.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Links in memory. They join two networks of one process by queues, or join a network to a thread that handles
-//! its segments as it likes, such as a simulated fabric in real time.
+//! its packets as it likes, such as a simulated fabric in real time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polling::Poller;
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::Packet;
 
 use crate::link::{Arrival, Link, LinkCounters};
 
-/// Most segments given to the stack in one call.
+/// Most packets given to the stack in one call.
 const RECEIVE_BATCH: usize = 256;
 /// MSS of a link in memory unless another is set: that of Ethernet with IPv4 (RFC 879).
 const DEFAULT_MSS: u32 = 1460;
@@ -20,12 +20,12 @@ type Waker = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
 struct Waiting {
-    segments: VecDeque<Segment>,
+    packets: VecDeque<Packet>,
     waker: Option<Waker>,
     dropped: u64,
 }
 
-/// One direction: a bounded drop-tail queue, and the waker to call when the empty queue gets segments.
+/// One direction: a bounded drop-tail queue, and the waker to call when the empty queue gets packets.
 struct Wire {
     waiting: Mutex<Waiting>,
     capacity: usize,
@@ -43,20 +43,20 @@ impl Wire {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the segments that fit. Returns how many were dropped.
-    fn push(&self, segments: impl Iterator<Item = Segment>) -> u64 {
+    /// Appends the packets that fit. Returns how many were dropped.
+    fn push(&self, packets: impl Iterator<Item = Packet>) -> u64 {
         let mut w = self.lock();
-        let was_empty = w.segments.is_empty();
+        let was_empty = w.packets.is_empty();
         let mut dropped = 0;
-        for segment in segments {
-            if w.segments.len() < self.capacity {
-                w.segments.push_back(segment);
+        for packet in packets {
+            if w.packets.len() < self.capacity {
+                w.packets.push_back(packet);
             } else {
                 dropped += 1;
             }
         }
         w.dropped += dropped;
-        let waker = if was_empty && !w.segments.is_empty() {
+        let waker = if was_empty && !w.packets.is_empty() {
             w.waker.clone()
         } else {
             None
@@ -68,14 +68,14 @@ impl Wire {
         dropped
     }
 
-    fn pop(&self) -> Option<Segment> {
-        self.lock().segments.pop_front()
+    fn pop(&self) -> Option<Packet> {
+        self.lock().packets.pop_front()
     }
 
     fn set_waker(&self, waker: Waker) {
         let mut w = self.lock();
         w.waker = Some(waker.clone());
-        let waits = !w.segments.is_empty();
+        let waits = !w.packets.is_empty();
         drop(w);
         if waits {
             waker();
@@ -87,7 +87,7 @@ impl Wire {
 pub struct MemoryLink {
     incoming: Arc<Wire>,
     outgoing: Arc<Wire>,
-    kept: Vec<Segment>,
+    kept: Vec<Packet>,
     mss: u32,
     counters: LinkCounters,
 }
@@ -98,13 +98,13 @@ pub struct MemoryPort {
     from_link: Arc<Wire>,
 }
 
-/// Two links joined by queues of at most `capacity` segments in each direction. Further segments are dropped.
+/// Two links joined by queues of at most `capacity` packets in each direction. Further packets are dropped.
 pub fn pair(capacity: usize) -> (MemoryLink, MemoryLink) {
     let (a, b) = (Wire::new(capacity), Wire::new(capacity));
     (MemoryLink::new(a.clone(), b.clone()), MemoryLink::new(b, a))
 }
 
-/// A link and its other end, with queues of at most `capacity` segments in each direction.
+/// A link and its other end, with queues of at most `capacity` packets in each direction.
 pub fn port(capacity: usize) -> (MemoryLink, MemoryPort) {
     let (to_link, from_link) = (Wire::new(capacity), Wire::new(capacity));
     let link = MemoryLink::new(to_link.clone(), from_link.clone());
@@ -131,24 +131,24 @@ impl MemoryLink {
 }
 
 impl MemoryPort {
-    /// Gives a segment to the network. Returns false if the queue was full and the segment was dropped.
-    pub fn send(&self, segment: Segment) -> bool {
-        self.to_link.push(std::iter::once(segment)) == 0
+    /// Gives a packet to the network. Returns false if the queue was full and the packet was dropped.
+    pub fn send(&self, packet: Packet) -> bool {
+        self.to_link.push(std::iter::once(packet)) == 0
     }
 
-    /// Gives several segments to the network with one wake-up. Returns how many were dropped.
-    pub fn send_all(&self, segments: impl Iterator<Item = Segment>) -> u64 {
-        self.to_link.push(segments)
+    /// Gives several packets to the network with one wake-up. Returns how many were dropped.
+    pub fn send_all(&self, packets: impl Iterator<Item = Packet>) -> u64 {
+        self.to_link.push(packets)
     }
 
-    /// The next segment that the network has sent, if there is one.
-    pub fn recv(&self) -> Option<Segment> {
+    /// The next packet that the network has sent, if there is one.
+    pub fn recv(&self) -> Option<Packet> {
         self.from_link.pop()
     }
 
-    /// Sets the function `wake`, which the network's thread calls whenever segments enter an empty queue. If
-    /// segments are waiting already, `wake` is called at once. It must not block.
-    pub fn on_segments(&self, wake: impl Fn() + Send + Sync + 'static) {
+    /// Sets the function `wake`, which the network's thread calls whenever packets enter an empty queue. If
+    /// packets are waiting already, `wake` is called at once. It must not block.
+    pub fn on_packets(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.from_link.set_waker(Arc::new(wake));
     }
 
@@ -157,7 +157,7 @@ impl MemoryPort {
         Arc::strong_count(&self.to_link) > 1
     }
 
-    /// Segments sent by the network that were dropped because the queue was full.
+    /// Packets sent by the network that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.from_link.lock().dropped
     }
@@ -184,22 +184,22 @@ impl Link for MemoryLink {
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
         for _ in 0..RECEIVE_BATCH {
-            let Some(segment) = self.incoming.pop() else {
+            let Some(packet) = self.incoming.pop() else {
                 return Ok(false);
             };
             self.counters.packets_in += 1;
-            self.counters.bytes_in += segment.wire_len() as u64;
-            sink(Arrival::Segment(segment));
+            self.counters.bytes_in += packet.wire_len() as u64;
+            sink(Arrival::Packet(packet));
         }
         Ok(true)
     }
 
-    fn send(&mut self, _now: Instant, segment: Segment) {
-        for piece in segment.pieces() {
+    fn send(&mut self, _now: Instant, packet: Packet) {
+        packet.for_each_piece(|piece| {
             self.counters.packets_out += 1;
             self.counters.bytes_out += piece.wire_len() as u64;
             self.kept.push(piece);
-        }
+        });
     }
 
     fn flush(&mut self, _now: Instant) -> io::Result<()> {

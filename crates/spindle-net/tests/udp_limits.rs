@@ -13,7 +13,7 @@ use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions}
 use spindle_net::{Arrival, FIRST_KEY, Link, Network, TcpStream};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment, SeqNumber,
+    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet, Segment, SeqNumber,
 };
 use udp_ends::{
     PORT, carry, client, config, connected, datagram, in_time, pattern, server, server_of,
@@ -144,7 +144,7 @@ impl Rig {
     fn turn(&mut self, answers: &[Segment], has_subflow: bool) -> Vec<Segment> {
         let mut came = Vec::new();
         let mut sink = |arrival| {
-            if let Arrival::Segment(s) = arrival {
+            if let Arrival::Packet(Packet::Tcp(s)) = arrival {
                 came.push(s);
             }
         };
@@ -154,7 +154,7 @@ impl Rig {
         }
         link.timeout(now, &mut sink);
         for s in answers {
-            link.send(now, s.clone());
+            link.send(now, s.clone().into());
         }
         link.flush(now).expect("a socket");
         link.reconcile(now, &|_, _| has_subflow);
@@ -250,7 +250,8 @@ impl Raw {
             let header = EncapsulationHeader::parse(&datagram).expect("the format");
             if header.id == of && matches!(header.kind, EncapsulationKind::Data(_)) {
                 let ends = (IpAddr::from(ONE), IpAddr::from(ONE));
-                return Segment::decapsulate(ends, Ecn::NotEct, &datagram).ok();
+                let packet = Packet::decapsulate(ends, Ecn::NotEct, &datagram);
+                return packet.ok()?.into_tcp();
             }
         }
     }
@@ -401,7 +402,7 @@ fn a_server_that_scatters_leaves_a_client_its_sockets_for_subflows() {
     for n in 0..4 {
         let mut syn = Segment::new(Endpoint::new(here, 1000 + n), Endpoint::new(here, 80));
         syn.flags = Flags::SYN;
-        link.send(now, syn.clone());
+        link.send(now, syn.clone().into());
         link.flush(now).expect("a socket");
         assert_eq!(link.udp().expect("it is over UDP").ids, u64::from(n) + 1);
         // Wait for the datagram of this subflow, and skip probes of others.

@@ -51,7 +51,7 @@ impl Rig {
     /// The part of a data path's turn before it sends.
     fn turn(&mut self) {
         let mut sink = |arrival| match arrival {
-            Arrival::Segment(s) => self.segments.push(s),
+            Arrival::Packet(p) => self.segments.extend(p.into_tcp()),
             Arrival::PathMtu(p) => self.mtus.push(p.mtu),
             Arrival::Unreachable { .. } | Arrival::Icmp(_) => {}
         };
@@ -100,7 +100,7 @@ fn a_report_made_while_sending_precedes_later_reports() {
     let came = rig.segments.pop().expect("the SYN");
     let number = rig.probe();
     let syn_ack = offers_coding(came.dst, came.src, Flags::SYN | Flags::ACK);
-    rig.link.send(rig.now, syn_ack);
+    rig.link.send(rig.now, syn_ack.into());
     rig.link.flush(rig.now).expect("a socket");
     rig.link.reconcile(rig.now, &|_, _| true);
     let size = FULL as u16;

@@ -9,7 +9,7 @@ use polling::Poller;
 use spindle_net::service::watch;
 use spindle_net::{Arrival, Link, LinkCounters, Network, NetworkConfig};
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::Packet;
 
 /// A link that blocks its thread for as long as the gate is locked.
 struct Gated {
@@ -26,7 +26,7 @@ impl Link for Gated {
         Ok(false)
     }
 
-    fn send(&mut self, _: Instant, _: Segment) {}
+    fn send(&mut self, _: Instant, _: Packet) {}
 
     fn flush(&mut self, _: Instant) -> io::Result<()> {
         if self.gate.try_lock().is_err() {

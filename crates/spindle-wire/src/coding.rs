@@ -3,12 +3,7 @@
 //!
 //! A packet starts with a header of 12 bytes, in which the ports are where TCP and UDP have theirs. The rest
 //! depends on its kind: an encoded packet of a coding unit, or an acknowledgement of such a packet. Whole TCP
-//! segments are coded.
-//!
-//! A [`Segment`] is such a packet if its rare options contain a [`Coded`]. Its addresses, class and ECN field
-//! are then those of the packet, and its payload is the symbol. Its other fields are not sent. A packet to be
-//! sent may have the sequence number of its unit's first segment, so that an observer can recognise
-//! retransmissions.
+//! segments are coded. A [`CodedPacket`] is therefore not a [`Segment`]; a [`crate::Packet`] is one or the other.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +11,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::ip::{self, IpHeader, truncated};
-use crate::{Checksums, Ecn, EncodeError, Endpoint, IpFields, ParseError, Segment, protocol};
+use crate::{
+    Checksums, Ecn, EncodeError, Endpoint, IpFields, ParseError, Payload, Segment, SeqNumber,
+    flow_hash, flow_key, protocol,
+};
 
 /// The length of the header in bytes (mechanisms A4.5: 12).
 pub const CODING_HEADER_LEN: usize = 12;
@@ -31,9 +29,9 @@ pub const CODING_OVERHEAD: usize = CODING_HEADER_LEN + LENGTH_LEN;
 /// Timestamps are modulo this: 24 bits of microseconds, about 16.8 s.
 pub const CODING_CLOCK: u32 = 1 << 24;
 
-/// The fields that make a segment a packet of the coding layer.
+/// The header of a packet of the coding layer, without its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Coded {
+pub struct CodingHeader {
     /// The low 16 bits of the coding unit's number. Each direction counts its own units.
     pub unit: u16,
     /// The index of the encoded packet within its unit, from 0. An acknowledgement contains the index of the
@@ -70,19 +68,19 @@ pub enum CodedKind {
     },
 }
 
-impl Coded {
-    /// The length of the packet in bytes without IP header and symbol.
-    pub const fn header_len(&self) -> usize {
+impl CodingHeader {
+    /// The header's length in bytes, with the fields that depend on the kind.
+    pub const fn encoded_len(&self) -> usize {
         match self.kind {
             CodedKind::Encoded { .. } => CODING_OVERHEAD,
             CodedKind::Ack { .. } => CODING_HEADER_LEN + COUNTERS_LEN,
         }
     }
 
-    /// Appends the packet with its ports, followed by the symbol.
-    fn encode(&self, segment: &Segment, out: &mut Vec<u8>) {
-        out.extend_from_slice(&segment.src.port.to_be_bytes());
-        out.extend_from_slice(&segment.dst.port.to_be_bytes());
+    /// Appends the header with these ports.
+    fn encode(&self, (src, dst): (u16, u16), out: &mut Vec<u8>) {
+        out.extend_from_slice(&src.to_be_bytes());
+        out.extend_from_slice(&dst.to_be_bytes());
         out.extend_from_slice(&self.unit.to_be_bytes());
         let (sources, total) = match self.kind {
             CodedKind::Encoded { sources, total, .. } => (sources, total),
@@ -98,49 +96,105 @@ impl Coded {
                 out.extend_from_slice(&decoded.to_be_bytes());
             }
         }
-        segment.payload.write(out);
     }
 }
 
-impl Segment {
-    /// The fields of the coding layer, if the segment is a packet of the coding layer.
-    #[inline]
-    pub fn coded(&self) -> Option<&Coded> {
-        self.options.rare.as_ref()?.coded.as_ref()
-    }
+/// A packet of the coding layer together with the addresses, the class and the ECN field of the IP packet that
+/// carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodedPacket {
+    /// The sender.
+    pub src: Endpoint,
+    /// The receiver.
+    pub dst: Endpoint,
+    /// The ECN field of the IP header.
+    pub ecn: Ecn,
+    /// The differentiated services code point of the IP header, 0 to 63 (RFC 2474).
+    pub dscp: u8,
+    /// The header.
+    pub header: CodingHeader,
+    /// The bytes after the header: the symbol of an encoded packet. An acknowledgement is sent without any. If
+    /// a received acknowledgement has some, they have no meaning.
+    pub payload: Payload,
+    /// The sequence number of the unit's first segment, by which an observer at the sender recognises
+    /// retransmissions. It is not part of the packet. Acknowledgements and parsed packets have none.
+    pub first_seq: Option<SeqNumber>,
+}
 
-    /// Appends the packet without its IP header if it is a packet of the coding layer. Returns whether it is
-    /// one.
-    pub(crate) fn encode_coded(&self, out: &mut Vec<u8>) -> bool {
-        let coded = self.coded();
-        if let Some(coded) = coded {
-            coded.encode(self, out);
+impl CodedPacket {
+    /// A packet with this header from `src` to `dst`, without payload.
+    pub fn new(src: Endpoint, dst: Endpoint, header: CodingHeader) -> Self {
+        Self {
+            src,
+            dst,
+            ecn: Ecn::NotEct,
+            dscp: 0,
+            header,
+            payload: Payload::EMPTY,
+            first_seq: None,
         }
-        coded.is_some()
     }
 
-    /// Appends a packet of the coding layer with its IP header.
-    pub(crate) fn encode_coded_ip(
-        &self,
-        coded: &Coded,
-        fields: &IpFields,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
-        let len = coded.header_len() + self.payload.len();
+    /// Whether it is an encoded packet of a unit, not an acknowledgement.
+    pub const fn is_encoded(&self) -> bool {
+        matches!(self.header.kind, CodedKind::Encoded { .. })
+    }
+
+    /// The length of the packet in bytes: IP header, header of the coding layer, payload.
+    pub fn wire_len(&self) -> usize {
+        ip::header_len(self.src.addr) + self.transport_len()
+    }
+
+    /// The number of bytes after the IP header.
+    pub(crate) fn transport_len(&self) -> usize {
+        self.header.encoded_len() + self.payload.len()
+    }
+
+    /// [`flow_hash`] of the connection's addresses and ports: the hash of the TCP segments that it codes.
+    pub fn flow_hash(&self) -> u64 {
+        flow_hash(self.src, self.dst, protocol::TCP)
+    }
+
+    /// A hash that identifies the subflow and is the same in both directions, and for its TCP segments.
+    pub fn flow_key(&self) -> u64 {
+        flow_key(self.src, self.dst, protocol::TCP)
+    }
+
+    /// Appends the packet without its IP header.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.header.encode((self.src.port, self.dst.port), out);
+        self.payload.write(out);
+    }
+
+    /// Appends the whole IP packet to `out`.
+    ///
+    /// # Errors
+    /// An [`EncodeError`] about the IP header; nothing is appended in that case.
+    pub fn encode_ip(&self, fields: &IpFields, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let addresses = (self.src.addr, self.dst.addr);
         let class = (self.dscp, self.ecn);
+        let len = self.transport_len();
         ip::write_header(addresses, protocol::EXPERIMENT, class, fields, len, out)?;
-        coded.encode(self, out);
+        self.encode(out);
         Ok(())
     }
 
-    /// Reads a packet of the coding layer without its IP header, sent from `src` to `dst`. The symbol shares
-    /// the memory of `bytes`.
+    /// Returns the whole IP packet as bytes.
+    ///
+    /// # Errors
+    /// Like [`Self::encode_ip`].
+    pub fn to_bytes(&self, fields: &IpFields) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::new();
+        self.encode_ip(fields, &mut out)?;
+        Ok(out)
+    }
+
+    /// Reads a packet without its IP header, sent from `src` to `dst`. The payload shares the memory of `bytes`.
     ///
     /// # Errors
     /// [`ParseError::Truncated`], and [`ParseError::CodingUnit`] if the unit has fewer packets than segments or
     /// the index is out of range.
-    pub fn from_coded(
+    pub fn parse(
         (src, dst): (IpAddr, IpAddr),
         ecn: Ecn,
         bytes: &Bytes,
@@ -151,36 +205,38 @@ impl Segment {
         };
         let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
         let [sources, total, index] = [h[6], h[7], h[8]];
-        let (kind, end) = match sources {
-            0 => (ack(bytes)?, CODING_HEADER_LEN + COUNTERS_LEN),
-            _ => (encoded(bytes, sources, total, index)?, CODING_OVERHEAD),
+        let kind = match sources {
+            0 => ack(bytes)?,
+            _ => encoded(bytes, sources, total, index)?,
         };
-        let mut segment = Self::new(Endpoint::new(src, u16_at(0)), Endpoint::new(dst, u16_at(2)));
-        segment.ecn = ecn;
-        segment.options.rare_mut().coded = Some(Coded {
+        let header = CodingHeader {
             unit: u16_at(4),
             index,
             timestamp: u32::from_be_bytes([0, h[9], h[10], h[11]]),
             kind,
-        });
+        };
+        let end = header.encoded_len();
+        let ends = (Endpoint::new(src, u16_at(0)), Endpoint::new(dst, u16_at(2)));
+        let mut packet = Self::new(ends.0, ends.1, header);
+        packet.ecn = ecn;
         if bytes.len() > end {
-            segment.payload = bytes.slice(end..).into();
+            packet.payload = bytes.slice(end..).into();
         }
-        Ok(segment)
+        Ok(packet)
     }
 
-    /// Reads an IP packet of the coding layer. The symbol shares the memory of `packet`.
+    /// Reads an IP packet of the coding layer. The payload shares the memory of `packet`.
     ///
     /// # Errors
     /// Any [`ParseError`] except those about TCP.
-    pub fn from_coded_ip(packet: &Bytes, checksums: Checksums) -> Result<Self, ParseError> {
+    pub fn from_ip(packet: &Bytes, checksums: Checksums) -> Result<Self, ParseError> {
         let ip = IpHeader::parse(packet, checksums)?;
         ip.expect_protocol(protocol::EXPERIMENT)?;
         let body = packet.slice(ip.header_len..ip.total_len);
-        let mut segment = Self::from_coded((ip.src, ip.dst), ip.ecn, &body)
-            .map_err(|e| e.shifted(ip.header_len))?;
-        segment.dscp = ip.dscp;
-        Ok(segment)
+        let mut coded =
+            Self::parse((ip.src, ip.dst), ip.ecn, &body).map_err(|e| e.shifted(ip.header_len))?;
+        coded.dscp = ip.dscp;
+        Ok(coded)
     }
 }
 
@@ -223,7 +279,6 @@ fn ack(bytes: &Bytes) -> Result<CodedKind, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Payload;
     use proptest::prelude::*;
 
     fn kinds() -> impl Strategy<Value = (CodedKind, u8)> {
@@ -242,20 +297,20 @@ mod tests {
         prop_oneof![encoded, ack]
     }
 
-    fn packet(kind: CodedKind, index: u8, numbers: (u16, u32), payload: Vec<u8>) -> Segment {
+    fn packet(kind: CodedKind, index: u8, numbers: (u16, u32), payload: Vec<u8>) -> CodedPacket {
         let at = |n: u8, port| Endpoint::new(IpAddr::from([10, 0, 0, n]), port);
-        let mut s = Segment::new(at(1, 4000), at(2, 80));
-        (s.dscp, s.ecn) = (18, Ecn::Ect0);
-        s.options.rare_mut().coded = Some(Coded {
+        let header = CodingHeader {
             unit: numbers.0,
             index,
             timestamp: numbers.1 % CODING_CLOCK,
             kind,
-        });
+        };
+        let mut packet = CodedPacket::new(at(1, 4000), at(2, 80), header);
+        (packet.dscp, packet.ecn) = (18, Ecn::Ect0);
         if !payload.is_empty() {
-            s.payload = Payload::from(payload);
+            packet.payload = Payload::from(payload);
         }
-        s
+        packet
     }
 
     proptest! {
@@ -265,23 +320,22 @@ mod tests {
             payload in prop::collection::vec(any::<u8>(), 0..60),
         ) {
             let sent = packet(kind, index, (unit, time), payload);
-            let bytes = sent.to_packet(&IpFields::default()).unwrap();
+            let bytes = sent.to_bytes(&IpFields::default()).unwrap();
             prop_assert_eq!(bytes.len(), sent.wire_len());
             prop_assert!(Segment::from_ip_slice(&bytes, Checksums::Verify).is_err(), "not TCP");
-            let read = Segment::from_coded_ip(&bytes.into(), Checksums::Verify).unwrap();
+            let read = CodedPacket::from_ip(&bytes.into(), Checksums::Verify).unwrap();
             prop_assert_eq!(read, sent);
         }
 
         #[test]
         fn parsing_any_bytes_returns_a_packet_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let at = IpAddr::from([10, 0, 0, 1]);
-            if let Ok(read) = Segment::from_coded((at, at), Ecn::NotEct, &bytes.clone().into()) {
+            if let Ok(read) = CodedPacket::parse((at, at), Ecn::NotEct, &bytes.clone().into()) {
                 let mut out = Vec::new();
-                prop_assert!(read.encode_coded(&mut out));
-                let acknowledges = matches!(read.coded().unwrap().kind, CodedKind::Ack { .. });
+                read.encode(&mut out);
                 // The k + r byte of an acknowledgement is ignored.
                 prop_assert!(out[..7] == bytes[..7] && out[8..] == bytes[8..]);
-                prop_assert!(acknowledges || out == bytes);
+                prop_assert!(!read.is_encoded() || out == bytes);
             }
         }
     }
@@ -301,7 +355,7 @@ mod tests {
         let mut bytes = vec![0; 20];
         bytes[6..9].copy_from_slice(&[4, 3, 0]);
         let read = |bytes: &[u8]| {
-            Segment::from_coded((at, at), Ecn::NotEct, &Bytes::copy_from_slice(bytes))
+            CodedPacket::parse((at, at), Ecn::NotEct, &Bytes::copy_from_slice(bytes))
         };
         let error = read(&bytes).unwrap_err().to_string();
         assert!(error.contains("packet 0 of 3"), "{error}");

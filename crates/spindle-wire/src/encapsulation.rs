@@ -2,15 +2,15 @@
 //! (`docs/wire/encapsulation.md` has the diagrams).
 //!
 //! A datagram consists of a header of 12 bytes and a body that depends on its type. The body is a whole TCP
-//! segment with its ports and a checksum field of zero (UDP's own checksum covers it), or a message about the
-//! path.
+//! segment with its ports and a checksum field of zero (UDP's own checksum covers it), a packet of the coding
+//! layer, or a message about the path.
 
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::{Checksums, Ecn, EncodeError, ParseError, Segment};
+use crate::{Checksums, CodedPacket, Ecn, EncodeError, Packet, ParseError, Segment};
 
 /// The version byte, the first byte of a datagram. RFC 9443 (section 2) assigns the values 4 to 15 to no
 /// protocol. The byte therefore distinguishes a datagram from STUN (0-3), ZRTP (16-19), DTLS (20-63), TURN
@@ -108,7 +108,8 @@ pub enum EncapsulationError {
         /// The length of the datagram in bytes.
         found: usize,
     },
-    /// The segment in the datagram is malformed. Offsets count from the start of the TCP header.
+    /// The segment, or the packet of the coding layer, in the datagram is malformed. Offsets count from the
+    /// start of its header.
     #[error("the segment in it: {0}")]
     Segment(#[from] ParseError),
 }
@@ -233,20 +234,13 @@ impl Segment {
     }
 
     /// Appends the datagram that carries the segment: header, TCP header with a checksum of zero, and payload.
-    /// If the segment is a packet of the coding layer, that packet follows the header. The addresses are not
-    /// sent.
+    /// The addresses are not sent.
     ///
     /// # Errors
     /// An [`EncodeError`] about the options; nothing is appended in that case.
     pub fn encapsulate(&self, id: u64, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let start = out.len();
         out.reserve(self.encapsulated_len());
-        if self.coded().is_some() {
-            let kind = EncapsulationKind::Coded(self.ecn);
-            EncapsulationHeader { id, kind }.encode(out);
-            self.encode_coded(out);
-            return Ok(());
-        }
         EncapsulationHeader::data(id, self.ecn).encode(out);
         let words = (self.tcp_header_len() / 4) as u16;
         out.extend_from_slice(&self.src.port.to_be_bytes());
@@ -264,8 +258,45 @@ impl Segment {
         self.payload.write(out);
         Ok(())
     }
+}
 
-    /// Reads the segment of a datagram whose header has already been parsed. The segment shares the datagram's
+impl CodedPacket {
+    /// The length in bytes of the datagram (UDP payload) that carries the packet.
+    pub fn encapsulated_len(&self) -> usize {
+        ENCAPSULATION_HEADER_LEN + self.transport_len()
+    }
+
+    /// Appends the datagram that carries the packet. The addresses are not sent.
+    pub fn encapsulate(&self, id: u64, out: &mut Vec<u8>) {
+        out.reserve(self.encapsulated_len());
+        let kind = EncapsulationKind::Coded(self.ecn);
+        EncapsulationHeader { id, kind }.encode(out);
+        self.encode(out);
+    }
+}
+
+impl Packet {
+    /// The length in bytes of the datagram (UDP payload) that carries the packet.
+    pub fn encapsulated_len(&self) -> usize {
+        match self {
+            Self::Tcp(segment) => segment.encapsulated_len(),
+            Self::Coded(packet) => packet.encapsulated_len(),
+        }
+    }
+
+    /// Appends the datagram that carries the packet. The addresses are not sent.
+    ///
+    /// # Errors
+    /// Like [`Segment::encapsulate`].
+    pub fn encapsulate(&self, id: u64, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match self {
+            Self::Tcp(segment) => segment.encapsulate(id, out)?,
+            Self::Coded(packet) => packet.encapsulate(id, out),
+        }
+        Ok(())
+    }
+
+    /// Reads the packet of a datagram whose header has already been parsed. The packet shares the datagram's
     /// memory. `ecn` is the combined field ([`Ecn::decapsulated`]). The TCP checksum is not verified.
     ///
     /// # Errors
@@ -284,9 +315,10 @@ impl Segment {
         }
         let inner = datagram.slice(ENCAPSULATION_HEADER_LEN..);
         if datagram[1] & 0x3f == CODED {
-            return Ok(Self::from_coded(addresses, ecn, &inner)?);
+            return Ok(Self::Coded(CodedPacket::parse(addresses, ecn, &inner)?));
         }
-        Ok(Self::from_tcp(addresses, ecn, &inner, Checksums::Trust)?)
+        let segment = Segment::from_tcp(addresses, ecn, &inner, Checksums::Trust)?;
+        Ok(Self::Tcp(segment))
     }
 }
 
@@ -366,7 +398,7 @@ mod tests {
                 prop_assert_eq!(&out[..], &bytes[..out.len()]);
             }
             let here = IpAddr::from([10, 0, 0, 1]);
-            let _ = Segment::decapsulate((here, here), Ecn::NotEct, &bytes.into());
+            let _ = Packet::decapsulate((here, here), Ecn::NotEct, &bytes.into());
         }
 
         #[test]
@@ -382,8 +414,8 @@ mod tests {
             prop_assert_eq!(&out[28..30], &[0, 0]);
             let header = EncapsulationHeader::parse(&out).expect("a header");
             prop_assert_eq!(header, EncapsulationHeader::data(id, s.ecn));
-            let read = Segment::decapsulate((s.src.addr, s.dst.addr), s.ecn, &out.into());
-            prop_assert_eq!(read, Ok(s));
+            let read = Packet::decapsulate((s.src.addr, s.dst.addr), s.ecn, &out.into());
+            prop_assert_eq!(read, Ok(Packet::Tcp(s)));
         }
     }
 

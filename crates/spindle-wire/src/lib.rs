@@ -1,8 +1,9 @@
 //! TCP and Multipath TCP segments as values and as bytes.
 //!
-//! A [`Segment`] is the input and the output of Spindle's protocol core: a TCP header (RFC 9293) with its
-//! addresses, its [`Options`] (including every option of RFC 8684) and a [`Payload`]. This crate keeps no
-//! state. It turns segments into bytes, and bytes into segments or a typed error.
+//! A [`Packet`] is the input and the output of Spindle's protocol core. It is a [`Segment`], which is a TCP header
+//! (RFC 9293) with its addresses, its [`Options`] (including every option of RFC 8684) and a [`Payload`], or a
+//! [`CodedPacket`] of CAPS's coding layer. This crate keeps no state. It turns these values into bytes, and bytes
+//! into values or a typed error.
 //!
 //! ```
 //! use spindle_wire::{Checksums, Flags, IpFields, Segment};
@@ -29,7 +30,8 @@
 //! - `budget`: which options get the 40 bytes of option space ([`Options::fit`]).
 //! - `ip`, `udp`, `checksum`: the headers around a segment ([`IpHeader`], [`UdpDatagram`], [`Checksum`]).
 //! - `encapsulation`: segments in UDP between two Spindles ([`EncapsulationHeader`]).
-//! - `coding`: packets of CAPS's coding layer ([`Coded`]).
+//! - `coding`: packets of CAPS's coding layer ([`CodedPacket`]).
+//! - `packet`: a segment or a packet of the coding layer ([`Packet`]).
 //! - `flow`: the hash of a flow's 5-tuple ([`flow_hash`]).
 //! - `error`: [`ParseError`] and [`EncodeError`].
 //!
@@ -59,6 +61,7 @@ mod mptcp_codec;
 mod option_codec;
 mod option_space;
 mod options;
+mod packet;
 mod payload;
 mod segment;
 mod segment_codec;
@@ -68,7 +71,9 @@ mod udp;
 pub use checksum::{
     Checksum, dss_checksum, dss_checksum_of, dss_pseudo_header, same_checksum, update_checksum,
 };
-pub use coding::{CODING_CLOCK, CODING_HEADER_LEN, CODING_OVERHEAD, Coded, CodedKind};
+pub use coding::{
+    CODING_CLOCK, CODING_HEADER_LEN, CODING_OVERHEAD, CodedKind, CodedPacket, CodingHeader,
+};
 pub use encapsulation::{
     ENCAPSULATION_HEADER_LEN, ENCAPSULATION_VERSION, EncapsulationError, EncapsulationHeader,
     EncapsulationKind,
@@ -84,6 +89,7 @@ pub use mptcp::{
     AddAddr, DataNumber, Dss, Mapping, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, ResetReason,
 };
 pub use options::{Experimental, Options, RareOptions, SackBlocks, Timestamps};
+pub use packet::Packet;
 pub use payload::Payload;
 pub use segment::{Flags, Segment};
 pub use seq::SeqNumber;

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::{AddAddr, Coded, Dss, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, SeqNumber};
+use crate::{AddAddr, Dss, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, SeqNumber};
 
 /// The options of one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,8 +71,6 @@ pub struct RareOptions {
     /// only the rest is zeros. The payload's length includes them. Payloads of real bytes and parsed segments
     /// have none. The field is here because it is rare, and every payload would have to store it otherwise.
     pub payload_head: Vec<u8>,
-    /// Not an option either: if present, the segment is not a TCP segment but a packet of the coding layer.
-    pub coded: Option<Coded>,
 }
 
 /// An experimental TCP option (kind 253 or 254) with its 16-bit ExID (RFC 6994).

@@ -31,11 +31,7 @@ impl Segment {
 
     /// The number of bytes after the IP header.
     pub(crate) fn transport_len(&self) -> usize {
-        let header = match self.coded() {
-            Some(coded) => coded.header_len(),
-            None => self.tcp_header_len(),
-        };
-        header + self.payload.len()
+        self.tcp_header_len() + self.payload.len()
     }
 
     /// [`flow_hash`] of the segment's addresses and ports.
@@ -79,15 +75,11 @@ impl Segment {
         Ok(())
     }
 
-    /// Appends the whole IP packet to `out`. A segment that is a [packet of the coding layer](Self::coded) is
-    /// written in that layer's format.
+    /// Appends the whole IP packet to `out`.
     ///
     /// # Errors
     /// Any [`EncodeError`]; nothing is appended in that case.
     pub fn encode_ip(&self, fields: &IpFields, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        if let Some(coded) = self.coded() {
-            return self.encode_coded_ip(coded, fields, out);
-        }
         self.options.check()?;
         let len = self.tcp_header_len() + self.payload.len();
         let addresses = (self.src.addr, self.dst.addr);

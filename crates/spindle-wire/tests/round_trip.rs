@@ -178,7 +178,6 @@ fn rare(flags: Flags) -> impl Strategy<Value = RareOptions> {
         mp_tcprst: s.4,
         experimental,
         payload_head: Vec::new(),
-        coded: None,
     })
 }
 

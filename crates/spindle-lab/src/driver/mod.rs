@@ -25,7 +25,7 @@ use spindle_experiment::traffic::{PlanError, PlannedFlow};
 use spindle_experiment::{Scenario, TransportName};
 use spindle_fabric::NetworkError;
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Segment, SeqNumber};
+use spindle_wire::{Endpoint, Packet, SeqNumber};
 
 use crate::pcap::{PcapError, PcapWriter};
 use app::{App, FlowState};
@@ -160,7 +160,7 @@ impl RunOutput {
     }
 }
 
-/// A data segment that was sent, or dropped by the network, while a flow was recorded.
+/// A data packet that was sent, or dropped by the network, while a flow was recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) at: Instant,
@@ -168,18 +168,23 @@ pub(crate) struct Seen {
     pub(crate) dropped_by: Option<String>,
     pub(crate) src: Endpoint,
     pub(crate) dst: Endpoint,
+    /// The sequence number of the segment, or that of the first segment of an encoded packet's unit.
     pub(crate) seq: SeqNumber,
 }
 
 impl Seen {
-    fn new(at: Instant, dropped_by: Option<String>, segment: &Segment) -> Self {
-        Self {
+    /// `None` if the packet has no data with a known sequence number.
+    fn new(at: Instant, dropped_by: Option<String>, packet: &Packet) -> Option<Self> {
+        let seq = packet
+            .first_seq()
+            .filter(|_| !packet.payload().is_empty())?;
+        Some(Self {
             at,
             dropped_by,
-            src: segment.src,
-            dst: segment.dst,
-            seq: segment.seq,
-        }
+            src: packet.src(),
+            dst: packet.dst(),
+            seq,
+        })
     }
 }
 
@@ -223,7 +228,7 @@ impl Run {
             let app = &self.app;
             let coming = |host, handle, step| app.prefetch(host, handle, step);
             let observing = &mut self.observing;
-            let arriving = |now, segment: &Segment| observing.arrives(now, segment);
+            let arriving = |now, packet: &Packet| observing.arrives(now, packet);
             let Some((now, happened)) = self.world.next(coming, arriving) else {
                 return true;
             };
@@ -258,17 +263,17 @@ impl Run {
         true
     }
 
-    /// Handles a dropped segment, and reports the drop to its sender. The link's name is for the recording.
+    /// Handles a dropped packet, and reports the drop to its sender. The link's name is for the recording.
     fn dropped(&mut self, now: Instant, link: Option<String>, packet: &SimPacket) {
-        self.observing.dropped(&packet.segment);
-        if link.is_some() && !packet.segment.payload.is_empty() {
-            self.seen.push(Seen::new(now, link, &packet.segment));
+        self.observing.dropped(&packet.packet);
+        if link.is_some() {
+            self.seen.extend(Seen::new(now, link, &packet.packet));
         }
         let Some((host, repair)) = self.world.notify_drop(now, packet) else {
             return;
         };
-        if self.recording && !repair.payload.is_empty() {
-            self.seen.push(Seen::new(now, None, &repair));
+        if self.recording {
+            self.seen.extend(Seen::new(now, None, &repair));
         }
         if let Some(writer) = &mut self.capture
             && let Err(e) = writer.write(now, &repair)
@@ -278,7 +283,7 @@ impl Run {
         self.app.dirty.push(host);
     }
 
-    /// Runs the hosts until no host has a segment to send or an event to report.
+    /// Runs the hosts until no host has a packet to send or an event to report.
     fn run_hosts(&mut self, now: Instant) {
         while let Some(host) = self.app.dirty.pop() {
             let (capture, failed) = (&mut self.capture, &mut self.failed);
@@ -286,19 +291,19 @@ impl Run {
             let observing = &mut self.observing;
             let script = &mut self.app.script;
             let mut lost = Vec::new();
-            self.world.transmit(now, host, |segment| {
-                if recording && !segment.payload.is_empty() {
-                    seen.push(Seen::new(now, None, segment));
+            self.world.transmit(now, host, |packet| {
+                if recording {
+                    seen.extend(Seen::new(now, None, packet));
                 }
                 if let Some(writer) = capture
-                    && let Err(e) = writer.write(now, segment)
+                    && let Err(e) = writer.write(now, packet)
                 {
                     *failed = Some(e);
                 }
-                observing.sent(now, segment);
-                let is_lost = script.loses(segment);
+                observing.sent(now, packet);
+                let is_lost = script.loses(packet);
                 if is_lost {
-                    lost.push(SimPacket::new(segment.clone()));
+                    lost.push(SimPacket::new(packet.clone()));
                 }
                 !is_lost
             });

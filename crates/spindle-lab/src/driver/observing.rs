@@ -11,7 +11,7 @@ use spindle_fabric::{Class, HostId, LinkId, Network, Simulation, WatchConfig, Wa
 use spindle_mptcp::Stack;
 use spindle_mptcp::stage::coding::estimator::Periods;
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Segment};
+use spindle_wire::{Endpoint, Packet};
 
 use super::app::App;
 use super::packet::BoxedPacket;
@@ -76,29 +76,29 @@ impl Observing {
         }
     }
 
-    /// Records that a host sends a segment.
+    /// Records that a host sends a packet.
     #[inline]
-    pub(super) fn sent(&mut self, now: Instant, segment: &Segment) {
+    pub(super) fn sent(&mut self, now: Instant, packet: &Packet) {
         if self.what.coding {
-            self.units.sent(now, segment);
+            self.units.sent(now, packet);
         }
-        if self.since.is_none() || segment.payload.is_empty() {
+        if self.since.is_none() || packet.payload().is_empty() {
             return;
         }
         if self.what.packets {
-            self.of_class(segment).sent += 1;
+            self.of_class(packet).sent += 1;
         }
         if self.what.windows {
-            let class = class(segment.dscp);
-            self.burst.push((segment.src, segment.dst, class));
+            let class = class(packet.dscp());
+            self.burst.push((packet.src(), packet.dst(), class));
         }
     }
 
-    /// Records that a host receives a segment.
+    /// Records that a host receives a packet.
     #[inline]
-    pub(super) fn arrives(&mut self, now: Instant, segment: &Segment) {
+    pub(super) fn arrives(&mut self, now: Instant, packet: &Packet) {
         if self.what.coding {
-            self.units.arrives(now, segment);
+            self.units.arrives(now, packet);
         }
     }
 
@@ -118,15 +118,15 @@ impl Observing {
         }
     }
 
-    /// Records that a segment was dropped.
-    pub(super) fn dropped(&mut self, segment: &Segment) {
-        if self.what.packets && self.since.is_some() && !segment.payload.is_empty() {
-            self.of_class(segment).dropped += 1;
+    /// Records that a packet was dropped.
+    pub(super) fn dropped(&mut self, packet: &Packet) {
+        if self.what.packets && self.since.is_some() && !packet.payload().is_empty() {
+            self.of_class(packet).dropped += 1;
         }
     }
 
-    fn of_class(&mut self, segment: &Segment) -> &mut PacketsOfClass {
-        match class(segment.dscp) {
+    fn of_class(&mut self, packet: &Packet) -> &mut PacketsOfClass {
+        match class(packet.dscp()) {
             Class::High => &mut self.packets.short,
             Class::Low => &mut self.packets.others,
         }

@@ -1,14 +1,14 @@
-//! Segments as the fabric carries them.
+//! Packets as the fabric carries them.
 
 use spindle_experiment::hosts::class;
-use spindle_fabric::{Class, Packet};
+use spindle_fabric::Class;
 use spindle_units::prefetch;
-use spindle_wire::{Ecn, Segment};
+use spindle_wire::{Ecn, Packet};
 
-/// A segment in transit.
+/// A packet in transit.
 #[derive(Clone, Debug)]
 pub(crate) struct SimPacket {
-    pub(crate) segment: Segment,
+    pub(crate) packet: Packet,
     wire_len: u32,
     exempt: bool,
 }
@@ -17,46 +17,46 @@ pub(crate) struct SimPacket {
 const BARE_HEADERS: u32 = 40;
 
 impl SimPacket {
-    /// A segment with its wire length.
-    pub(crate) fn new(segment: Segment) -> Self {
-        let wire_len = segment.wire_len() as u32;
+    /// A packet with its wire length.
+    pub(crate) fn new(packet: Packet) -> Self {
+        let wire_len = packet.wire_len() as u32;
         Self {
-            segment,
+            packet,
             wire_len,
             exempt: false,
         }
     }
 
-    /// A segment that the network does not lose: a repair by a sender that is notified of drops.
-    pub(crate) fn exempt(segment: Segment) -> Self {
+    /// A packet that the network does not lose: a repair by a sender that is notified of drops.
+    pub(crate) fn exempt(packet: Packet) -> Self {
         Self {
             exempt: true,
-            ..Self::new(segment)
+            ..Self::new(packet)
         }
     }
 
-    /// Whether the network must not lose the segment.
+    /// Whether the network must not lose the packet.
     pub(crate) fn is_exempt(&self) -> bool {
         self.exempt
     }
 
-    /// Sets the wire length to that of the current segment.
+    /// Sets the wire length to that of the current packet.
     #[inline]
     pub(crate) fn update_wire_len(&mut self) {
-        self.wire_len = self.segment.wire_len() as u32;
+        self.wire_len = self.packet.wire_len() as u32;
         self.exempt = false;
     }
 
-    /// Sets the wire length without the segment's options, as in the reference flows (40 B acknowledgements
+    /// Sets the wire length without the options of TCP, as in the reference flows (40 B acknowledgements
     /// even with SACK).
     #[inline]
     pub(crate) fn weigh_without_options(&mut self) {
-        self.wire_len = BARE_HEADERS + self.segment.payload.len() as u32;
+        self.wire_len = BARE_HEADERS + self.packet.payload().len() as u32;
         self.exempt = false;
     }
 }
 
-/// A segment in transit that stays at one place in memory. None of its 200 bytes is copied between the sending
+/// A packet in transit that stays at one place in memory. None of its 200 bytes is copied between the sending
 /// and the receiving host.
 #[derive(Debug)]
 pub(crate) struct BoxedPacket(pub(crate) Box<SimPacket>);
@@ -70,11 +70,11 @@ pub(crate) struct PacketPool(Vec<BoxedPacket>);
 const KEPT: usize = 1024;
 
 impl PacketPool {
-    /// A packet for a segment. Its sender must then [set its wire length](SimPacket::update_wire_len).
+    /// A box for a packet. Its sender must then [set its wire length](SimPacket::update_wire_len).
     #[inline]
     pub(crate) fn packet(&mut self) -> BoxedPacket {
         let spare = self.0.pop();
-        spare.unwrap_or_else(|| BoxedPacket(Box::new(SimPacket::new(Segment::blank()))))
+        spare.unwrap_or_else(|| BoxedPacket(Box::new(SimPacket::new(Packet::blank()))))
     }
 
     /// Takes back a packet that is not needed. It is the next one to be filled, because it is still in the
@@ -87,7 +87,7 @@ impl PacketPool {
     }
 }
 
-impl Packet for BoxedPacket {
+impl spindle_fabric::Packet for BoxedPacket {
     #[inline]
     fn prefetch(place: &Option<Self>) {
         if let Some(packet) = place {
@@ -100,19 +100,19 @@ impl Packet for BoxedPacket {
     }
 
     fn flow_hash(&self) -> u64 {
-        self.0.segment.flow_hash()
+        self.0.packet.flow_hash()
     }
 
     fn flow_key(&self) -> u64 {
-        self.0.segment.flow_key()
+        self.0.packet.flow_key()
     }
 
     fn class(&self) -> Class {
-        class(self.0.segment.dscp)
+        class(self.0.packet.dscp())
     }
 
     fn is_data(&self) -> bool {
-        !self.0.segment.payload.is_empty()
+        !self.0.packet.payload().is_empty()
     }
 
     fn may_be_lost(&self) -> bool {
@@ -120,10 +120,10 @@ impl Packet for BoxedPacket {
     }
 
     fn ecn_capable(&self) -> bool {
-        matches!(self.0.segment.ecn, Ecn::Ect0 | Ecn::Ect1)
+        matches!(self.0.packet.ecn(), Ecn::Ect0 | Ecn::Ect1)
     }
 
     fn mark_ce(&mut self) {
-        self.0.segment.ecn = Ecn::Ce;
+        self.0.packet.set_ecn(Ecn::Ce);
     }
 }

@@ -13,7 +13,7 @@ use spindle_experiment::metrics::UnitsOfFlows;
 use spindle_mptcp::stage::coding::CodingConfig;
 use spindle_mptcp::stage::coding::estimator::Estimator;
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Coded, CodedKind, Endpoint, Segment};
+use spindle_wire::{CodedKind, CodingHeader, Endpoint, Packet};
 
 /// Largest number of units in flight that are known for a connection. The oldest unit is forgotten first.
 const MOST: usize = 256;
@@ -58,15 +58,15 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Records that a host sends a segment.
+    /// Records that a host sends a packet.
     #[inline]
-    pub(super) fn sent(&mut self, now: Instant, segment: &Segment) {
-        if let Some((coded, k)) = encoded(segment) {
-            self.add(now, (segment.src, segment.dst), coded, k);
+    pub(super) fn sent(&mut self, now: Instant, packet: &Packet) {
+        if let Some((coded, k)) = encoded(packet) {
+            self.add(now, (packet.src(), packet.dst()), coded, k);
         }
     }
 
-    fn add(&mut self, now: Instant, ends: (Endpoint, Endpoint), coded: &Coded, k: u8) {
+    fn add(&mut self, now: Instant, ends: (Endpoint, Endpoint), coded: &CodingHeader, k: u8) {
         let direction = self.directions.entry(ends).or_default();
         let last = direction.units.back();
         if last.is_some_and(|u| u.number == coded.unit) {
@@ -97,15 +97,15 @@ impl Units {
         }
     }
 
-    /// Records that a host receives a segment.
+    /// Records that a host receives a packet.
     #[inline]
-    pub(super) fn arrives(&mut self, now: Instant, segment: &Segment) {
-        if let Some((coded, _)) = encoded(segment) {
-            self.take(now, (segment.src, segment.dst), coded);
+    pub(super) fn arrives(&mut self, now: Instant, packet: &Packet) {
+        if let Some((coded, _)) = encoded(packet) {
+            self.take(now, (packet.src(), packet.dst()), coded);
         }
     }
 
-    fn take(&mut self, now: Instant, ends: (Endpoint, Endpoint), coded: &Coded) {
+    fn take(&mut self, now: Instant, ends: (Endpoint, Endpoint), coded: &CodingHeader) {
         let Some(direction) = self.directions.get_mut(&ends) else {
             return;
         };
@@ -141,10 +141,11 @@ impl Units {
     }
 }
 
-fn encoded(segment: &Segment) -> Option<(&Coded, u8)> {
-    let coded = segment.coded()?;
-    match coded.kind {
-        CodedKind::Encoded { sources, .. } => Some((coded, sources)),
+/// The header of an encoded packet, and the number of segments in its unit.
+fn encoded(packet: &Packet) -> Option<(&CodingHeader, u8)> {
+    let header = &packet.coded()?.header;
+    match header.kind {
+        CodedKind::Encoded { sources, .. } => Some((header, sources)),
         CodedKind::Ack { .. } => None,
     }
 }
@@ -191,8 +192,8 @@ mod tests {
         (end(1), end(2))
     }
 
-    fn packet(unit: u16, index: u8, sources: u8) -> Coded {
-        Coded {
+    fn packet(unit: u16, index: u8, sources: u8) -> CodingHeader {
+        CodingHeader {
             unit,
             index,
             timestamp: 0,

@@ -1,4 +1,4 @@
-//! Stacks connected by a simulated network: passes segments from one stack to another, and arms timers lazily.
+//! Stacks connected by a simulated network: passes packets from one stack to another, and arms timers lazily.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use spindle_experiment::rng::{Purpose, Streams};
 use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
 use spindle_mptcp::{Handle, Stack, StackConfig};
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::Packet;
 
 use super::packet::{BoxedPacket, PacketPool, SimPacket};
 use super::ports::Ports;
@@ -15,19 +15,19 @@ use spindle_experiment::hosts::place_of;
 /// The token of the application's alarm. The tokens of hosts are their numbers.
 const APPLICATION: u64 = u64::MAX;
 
-/// How segments enter the network.
+/// How packets enter the network.
 pub(crate) trait Wire {
-    /// Determines the wire length of a segment from `from` to `to`, and injects the segment.
+    /// Determines the wire length of a packet from `from` to `to`, and injects the packet.
     fn send(
         &mut self,
         simulation: &mut Simulation<BoxedPacket>,
         from: Address,
         to: Address,
-        packet: BoxedPacket,
+        boxed: BoxedPacket,
     );
 }
 
-/// Sends segments unchanged, on the paths that the balancers choose.
+/// Sends packets unchanged, on the paths that the balancers choose.
 pub(crate) struct Balanced;
 
 impl Wire for Balanced {
@@ -45,11 +45,11 @@ impl Wire for Balanced {
 
 /// What happened in the simulation.
 pub(crate) enum WorldEvent {
-    /// A host received a segment or processed its timers. It must be polled for segments and events.
+    /// A host received a packet or processed its timers. It must be polled for packets and events.
     Host(u32),
     /// The application's alarm expired.
     Alarm,
-    /// A segment was dropped.
+    /// A packet was dropped.
     Dropped(LinkId, BoxedPacket),
 }
 
@@ -122,35 +122,37 @@ impl<W: Wire> World<W> {
     }
 
     /// Advances time until something happens. `None` if nothing will happen any more. `coming` receives the
-    /// connections that segments are about to reach, in step 0 and then in step 1, so that the application can
-    /// prefetch its own memory as well. `arriving` receives segments that reach a host before the host does.
+    /// connections that packets are about to reach, in step 0 and then in step 1, so that the application can
+    /// prefetch its own memory as well. `arriving` receives packets that reach a host before the host does.
     pub(crate) fn next(
         &mut self,
         mut coming: impl FnMut(u32, Handle, u32),
-        mut arriving: impl FnMut(Instant, &Segment),
+        mut arriving: impl FnMut(Instant, &Packet),
     ) -> Option<(Instant, WorldEvent)> {
         loop {
             let (now, event) = self.simulation.next_event()?;
             let stacks = &mut self.stacks;
             let steps = Stack::STEPS_AHEAD;
             self.simulation
-                .approaching(steps, |step, host, BoxedPacket(packet)| {
+                .approaching(steps, |step, host, BoxedPacket(carried)| {
                     let stack = &mut stacks[host.0 as usize];
-                    stack.prefetch(&packet.segment, step);
+                    stack.prefetch(&carried.packet, step);
                     if let Some(step) = step.checked_sub(steps - 2)
-                        && let Some(handle) = stack.prefetched(&packet.segment)
+                        && let Some(handle) = stack.prefetched(&carried.packet)
                     {
                         coming(host.0, handle, step);
                     }
                 });
             match event {
                 NetEvent::Arrive {
-                    host, mut packet, ..
+                    host,
+                    packet: mut boxed,
+                    ..
                 } => {
-                    let segment = &mut packet.0.segment;
-                    arriving(now, segment);
-                    self.stacks[host.0 as usize].receive_in_place(now, segment);
-                    self.spare.take_back(packet);
+                    let packet = &mut boxed.0.packet;
+                    arriving(now, packet);
+                    self.stacks[host.0 as usize].receive_in_place(now, packet);
+                    self.spare.take_back(boxed);
                     return Some((now, WorldEvent::Host(host.0)));
                 }
                 NetEvent::Timer(APPLICATION) if self.alarm == Some(now) => {
@@ -173,49 +175,50 @@ impl<W: Wire> World<W> {
         }
     }
 
-    /// Notifies the sender of a dropped segment. If the sender's recovery is notified of drops, it repairs the
+    /// Notifies the sender of a dropped packet. If the sender's recovery is notified of drops, it repairs the
     /// loss, and the repair is now in flight. Returns the repair with its host, which may have more to send.
     pub(crate) fn notify_drop(
         &mut self,
         now: Instant,
         dropped: &SimPacket,
-    ) -> Option<(u32, Segment)> {
+    ) -> Option<(u32, Packet)> {
         if dropped.is_exempt() {
             return None;
         }
-        let (host, _) = place_of(dropped.segment.src.addr)?;
-        let from = self.places.of(dropped.segment.src.addr)?;
-        let to = self.places.of(dropped.segment.dst.addr)?;
-        let repair = self.stacks[host as usize].dropped(now, &dropped.segment)?;
-        let packet = BoxedPacket(Box::new(SimPacket::exempt(repair.clone())));
-        self.simulation.inject(from, to, packet);
+        let (src, dst) = (dropped.packet.src().addr, dropped.packet.dst().addr);
+        let (host, _) = place_of(src)?;
+        let from = self.places.of(src)?;
+        let to = self.places.of(dst)?;
+        let repair = self.stacks[host as usize].dropped(now, &dropped.packet)?;
+        let boxed = BoxedPacket(Box::new(SimPacket::exempt(repair.clone())));
+        self.simulation.inject(from, to, boxed);
         Some((host, repair))
     }
 
-    /// Transmits all that a host has to send. `see` receives each segment and returns whether to forward it.
+    /// Transmits all that a host has to send. `see` receives each packet and returns whether to forward it.
     pub(crate) fn transmit(
         &mut self,
         now: Instant,
         host: u32,
-        mut see: impl FnMut(&Segment) -> bool,
+        mut see: impl FnMut(&Packet) -> bool,
     ) {
         loop {
-            let mut packet = self.spare.packet();
-            let segment = &mut packet.0.segment;
-            if !self.stacks[host as usize].transmit_in_place(now, segment) {
-                self.spare.take_back(packet);
+            let mut boxed = self.spare.packet();
+            let packet = &mut boxed.0.packet;
+            if !self.stacks[host as usize].transmit_in_place(now, packet) {
+                self.spare.take_back(boxed);
                 return;
             }
-            let goes_on = see(segment);
-            let from = self.places.of(segment.src.addr);
-            let to = self.places.of(segment.dst.addr);
+            let goes_on = see(packet);
+            let from = self.places.of(packet.src().addr);
+            let to = self.places.of(packet.dst().addr);
             if let (Some(from), Some(to)) = (from, to) {
                 if let Some(ports) = &mut self.ports {
-                    let leaves = ports.send(now, from, segment.wire_len() as u64);
-                    self.stacks[host as usize].handed_over(segment, leaves);
+                    let leaves = ports.send(now, from, packet.wire_len() as u64);
+                    self.stacks[host as usize].handed_over(packet, leaves);
                 }
                 if goes_on {
-                    self.wire.send(&mut self.simulation, from, to, packet);
+                    self.wire.send(&mut self.simulation, from, to, boxed);
                 }
             }
         }

@@ -108,18 +108,18 @@ impl Wire for Prescribed {
         simulation: &mut Simulation<BoxedPacket>,
         from: Address,
         to: Address,
-        mut packet: BoxedPacket,
+        mut boxed: BoxedPacket,
     ) {
-        let segment = &packet.0.segment;
-        let (source, destination) = (segment.src.port, segment.dst.port);
+        let packet = &boxed.0.packet;
+        let (source, destination) = (packet.src().port, packet.dst().port);
         let forward = source < FIRST_PORT;
         let high = if forward { source } else { destination };
         let low = if forward { destination } else { source };
         let flow = flow_of(high, low);
         let (ahead, back) = self.paths.get(flow as usize).copied().unwrap_or_default();
         let path = if forward { ahead } else { back };
-        packet.0.weigh_without_options();
-        simulation.inject_on_path(from, to, packet, path);
+        boxed.0.weigh_without_options();
+        simulation.inject_on_path(from, to, boxed, path);
     }
 }
 

@@ -166,10 +166,11 @@ fn a_dissector_reads_every_packet_and_finds_nothing_wrong() {
         .collect();
     for (i, segment) in segments.iter().enumerate() {
         let at = Instant::from_nanos(1_000_000_123 + i as u64);
+        let packet = segment.clone().into();
         if i % 2 == 0 {
-            writer.write(at, segment).unwrap();
+            writer.write(at, &packet).unwrap();
         } else {
-            writer.write_at(at, second, segment, "seen at h2").unwrap();
+            writer.write_at(at, second, &packet, "seen at h2").unwrap();
         }
     }
     assert_eq!(writer.packets(), segments.len() as u64);
@@ -224,7 +225,7 @@ fn a_length_is_captured_as_zero_bytes() {
         let mut writer = PcapWriter::new(Vec::new(), Path::new("a"), "", "h1").unwrap();
         let mut segment = Conversation::v4().up(1, 1, Flags::ACK);
         segment.payload = payload;
-        writer.write(Instant::ZERO, &segment).unwrap();
+        writer.write(Instant::ZERO, &segment.into()).unwrap();
         writer.finish().unwrap()
     };
     assert_eq!(
@@ -238,11 +239,13 @@ fn an_oversized_segment_is_refused_and_leaves_the_file_intact() {
     let mut writer = PcapWriter::new(Vec::new(), Path::new("runs/big.pcapng"), "", "h1").unwrap();
     let mut segment = Conversation::v4().up(1, 1, Flags::ACK);
     segment.payload = Payload::Length(u32::MAX);
-    let error = writer.write(Instant::from_nanos(7), &segment).unwrap_err();
+    let too_long = segment.clone().into();
+    let error = writer.write(Instant::from_nanos(7), &too_long).unwrap_err();
     assert!(error.to_string().contains("runs/big.pcapng"), "{error}");
     assert_eq!(writer.packets(), 0);
     segment.payload = Payload::Length(10);
-    writer.write(Instant::from_nanos(8), &segment).unwrap();
+    let packet = segment.into();
+    writer.write(Instant::from_nanos(8), &packet).unwrap();
     let written = writer.finish().unwrap();
     let mut blocks = 0;
     let mut at = 0;

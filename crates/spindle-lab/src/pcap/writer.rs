@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use spindle_units::Instant;
-use spindle_wire::{EncodeError, IpFields, Segment};
+use spindle_wire::{EncodeError, IpFields, Packet};
 
 use super::block::{self, MAX_PACKET};
 
@@ -135,30 +135,30 @@ impl<W: Write> PcapWriter<W> {
         Ok(id)
     }
 
-    /// Writes a segment as an IP packet at the first point of capture.
+    /// Writes a packet as an IP packet at the first point of capture.
     ///
     /// # Errors
     /// Like [`PcapWriter::write_at`].
-    pub fn write(&mut self, at: Instant, segment: &Segment) -> Result<(), PcapError> {
-        self.write_at(at, InterfaceId::FIRST, segment, "")
+    pub fn write(&mut self, at: Instant, packet: &Packet) -> Result<(), PcapError> {
+        self.write_at(at, InterfaceId::FIRST, packet, "")
     }
 
-    /// Writes a segment as an IP packet with valid checksums. A payload that is a length is written as zeros. A
+    /// Writes a packet as an IP packet with valid checksums. A payload that is a length is written as zeros. A
     /// non-empty `comment` is attached to the packet, for example "dropped at p1".
     ///
     /// # Errors
-    /// [`PcapError::Encode`] if the segment cannot be encoded as bytes. [`PcapError::NoInterface`] if the file
+    /// [`PcapError::Encode`] if the packet cannot be encoded as bytes. [`PcapError::NoInterface`] if the file
     /// has no such point of capture. In both cases the file does not change. [`PcapError::Io`] if the file
     /// cannot be written.
     pub fn write_at(
         &mut self,
         at: Instant,
         interface: InterfaceId,
-        segment: &Segment,
+        packet: &Packet,
         comment: &str,
     ) -> Result<(), PcapError> {
         self.begin(at, interface)?;
-        if let Err(source) = segment.encode_ip(&IpFields::default(), &mut self.scratch) {
+        if let Err(source) = packet.encode_ip(&IpFields::default(), &mut self.scratch) {
             self.scratch.clear();
             return Err(PcapError::Encode {
                 path: self.path.clone(),

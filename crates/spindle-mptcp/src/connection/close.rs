@@ -1,7 +1,7 @@
 //! End of connections and subflows: FIN, DATA_FIN, fast close, resets, and the data of a lost subflow.
 
 use spindle_units::Instant;
-use spindle_wire::{Dss, Mapping, MpTcpRst, Options, RareOptions, Segment};
+use spindle_wire::{Dss, Mapping, MpTcpRst, Options, Packet, RareOptions, Segment};
 
 use super::ended::{SubflowEnd, is_known};
 use super::subflow_table::{Marks, SubflowSummary};
@@ -121,7 +121,7 @@ impl Connection {
             {
                 let cx = self.context(now, i);
                 let rst = self.subflows[i].build_rst(cx, options.clone());
-                self.outbox.segments.push_back(rst);
+                self.outbox.packets.push_back(Packet::Tcp(rst));
             }
             self.note_end(now, i, SubflowEnd::ConnectionEnded(reason));
             self.note_past(i);
@@ -180,7 +180,7 @@ impl Connection {
         }
         let cx = self.context(now, i);
         let rst = self.subflows[i].build_rst(cx, options);
-        self.outbox.segments.push_back(rst);
+        self.outbox.packets.push_back(Packet::Tcp(rst));
         self.lose_subflow(now, i, end);
     }
 
@@ -369,7 +369,7 @@ impl Connection {
         self.subflows.forget_views();
         self.policy.views = Vec::new();
         self.scheduling.candidates = Vec::new();
-        self.outbox.segments.shrink_to_fit();
+        self.outbox.packets.shrink_to_fit();
         self.outbox.events.shrink_to_fit();
     }
 

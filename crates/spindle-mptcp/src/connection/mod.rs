@@ -344,9 +344,7 @@ impl Connection {
     /// Whether nothing is left to do. The stack may then drop the connection once the application has released
     /// it.
     pub(crate) fn is_over(&self) -> bool {
-        self.teardown.closed.is_some()
-            && self.subflows.is_empty()
-            && self.outbox.segments.is_empty()
+        self.teardown.closed.is_some() && self.subflows.is_empty() && self.outbox.packets.is_empty()
     }
 
     /// Whether [`Self::next_wanted`] may return a subflow or have other work to do.

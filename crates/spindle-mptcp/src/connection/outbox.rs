@@ -1,8 +1,8 @@
-//! What a connection has ready for its stack: segments, events and trace events.
+//! What a connection has ready for its stack: packets, events and trace events.
 
 use std::collections::VecDeque;
 
-use spindle_wire::Segment;
+use spindle_wire::Packet;
 
 use super::trace::Trace;
 use super::{Connection, ConnectionEvent};
@@ -10,8 +10,8 @@ use super::{Connection, ConnectionEvent};
 /// What the stack collects from a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// Segments that are ready for transmission, for example resets and the output of stages.
-    pub(super) segments: VecDeque<Segment>,
+    /// Packets that are ready for transmission, for example resets and the output of stages.
+    pub(super) packets: VecDeque<Packet>,
     /// Events for the application.
     pub(super) events: VecDeque<ConnectionEvent>,
     pub(crate) trace: Trace,

@@ -2,7 +2,7 @@
 //! actions. It enforces the window rule and the at-most-once rule, whatever the policy requests.
 
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::{Packet, Segment};
 
 use super::Connection;
 use super::extensions::cofuso::sender::ParityRequest;
@@ -310,24 +310,26 @@ impl Connection {
         }
     }
 
-    /// The network dropped a segment of subflow `i` and reported it. Returns the segment that is sent in its
-    /// place, if the policy is notified of drops. A segment without data is sent again unchanged.
-    pub(crate) fn on_drop(&mut self, now: Instant, i: usize, seg: &Segment) -> Option<Segment> {
+    /// The network dropped a packet of subflow `i` and reported it. Returns the packet that is sent in its
+    /// place, if the policy is notified of drops. A packet without data is sent again unchanged. For an encoded
+    /// packet, the policy is notified of the drop of its unit's first segment.
+    pub(crate) fn on_drop(&mut self, now: Instant, i: usize, dropped: &Packet) -> Option<Packet> {
         let factory = self.config.recovery.as_ref();
         if !factory.is_some_and(|f| f.capabilities().drops) {
             return None;
         }
-        if seg.payload.is_empty() {
-            return Some(seg.clone());
+        if dropped.payload().is_empty() {
+            return Some(dropped.clone());
         }
         let sf = &self.subflows[i];
         let drop = DropView {
             now,
             subflow: sf.id,
-            position: u64::try_from(sf.send_position(seg.seq)).ok()?,
+            position: u64::try_from(sf.send_position(dropped.first_seq()?)).ok()?,
         };
         let action = self.policy.sender.as_mut()?.on_drop(&drop);
-        let (_, mut repair) = self.carry_out(now, action)?;
+        let (_, repair) = self.carry_out(now, action)?;
+        let mut repair = Packet::Tcp(repair);
         self.settle(now);
         self.mark(&mut repair);
         Some(repair)

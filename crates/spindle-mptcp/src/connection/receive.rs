@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
-use spindle_wire::{Dss, Flags, Mapping, MpCapable, MpJoin, Payload, RareOptions, Segment};
+use spindle_wire::{
+    CodedPacket, Dss, Flags, Mapping, MpCapable, MpJoin, Packet, Payload, RareOptions, Segment,
+};
 
 use super::ended::SubflowEnd;
 use super::extensions::cofuso::receiver::ParityDisposition;
@@ -16,6 +18,7 @@ use crate::subflow::receiver::{
     Deliverable, DeliveryRules, Mapped, NextInOrder, Piece, ReceivedMap,
 };
 use crate::subflow::{Origin, TcpState};
+use crate::types::SubflowId;
 
 /// Unmapped in-order bytes that a subflow may accumulate before it is reset. RFC 8684, section 3.3.1, leaves
 /// the limit to the receiver.
@@ -35,23 +38,38 @@ impl Connection {
 
     #[inline(never)] // only with a stage
     fn take_through_stage(&mut self, now: Instant, i: usize, seg: &Segment) {
-        let id = self.subflows[i].id;
-        let mut up = VecDeque::new();
+        let (id, mut up) = (self.subflows[i].id, VecDeque::new());
         if let Some(stage) = self.subflows[i].stage.as_mut() {
-            stage.input(now, seg.clone(), &mut up, &mut self.outbox.segments);
+            stage.input(now, seg.clone(), &mut up, &mut self.outbox.packets);
         }
-        for seg in up {
+        self.on_segments_of_stage(now, id, up);
+    }
+
+    /// Processes a packet of the coding layer for subflow `i`. It is ignored unless the subflow's stage codes.
+    pub(crate) fn receive_coded(&mut self, now: Instant, i: usize, packet: &CodedPacket) {
+        let (id, mut up) = (self.subflows[i].id, VecDeque::new());
+        if let Some(stage) = self.subflows[i].stage.as_mut() {
+            stage.input_coded(now, packet, &mut up, &mut self.outbox.packets);
+        }
+        self.on_segments_of_stage(now, id, up);
+        self.settle(now);
+    }
+
+    /// Processes the segments that a stage has passed up to its subflow.
+    pub(super) fn on_segments_of_stage(
+        &mut self,
+        now: Instant,
+        id: SubflowId,
+        segments: VecDeque<Segment>,
+    ) {
+        for segment in segments {
             if let Some(i) = self.index(id) {
-                self.on_segment(now, i, &seg);
+                self.on_segment(now, i, &segment);
             }
         }
     }
 
     pub(super) fn on_segment(&mut self, now: Instant, i: usize, seg: &Segment) {
-        // A packet of the coding layer is not a TCP segment, and no stage has accepted this one.
-        if seg.coded().is_some() {
-            return;
-        }
         if !self.may_complete(now, i, seg) || self.take_parity(now, i, seg) {
             return;
         }
@@ -71,7 +89,7 @@ impl Connection {
             && self.subflows[i].may_reset(now)
             && let Some(rst) = crate::subflow::output::reset_for(seg)
         {
-            self.outbox.segments.push_back(rst);
+            self.outbox.packets.push_back(Packet::Tcp(rst));
         }
         if arrival.reset {
             self.on_reset(now, i, seg, before);

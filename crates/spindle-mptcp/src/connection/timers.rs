@@ -127,13 +127,9 @@ impl Connection {
         }
         let (id, mut up) = (self.subflows[i].id, VecDeque::new());
         if let Some(stage) = &mut self.subflows[i].stage {
-            stage.timeout(now, &mut up, &mut self.outbox.segments);
+            stage.timeout(now, &mut up, &mut self.outbox.packets);
         }
-        for seg in up {
-            if let Some(i) = self.index(id) {
-                self.on_segment(now, i, &seg);
-            }
-        }
+        self.on_segments_of_stage(now, id, up);
     }
 
     fn subflow_timers(&mut self, now: Instant, id: u8) {

@@ -5,7 +5,7 @@
 //! every segment before them carries an acknowledgement.
 
 use spindle_units::Instant;
-use spindle_wire::{Dss, MpCapable, Options, Payload, Segment};
+use spindle_wire::{Dss, MpCapable, Options, Packet, Payload, Segment};
 
 use super::Connection;
 use super::subflow_table::{Marks, SubflowSummary};
@@ -77,36 +77,37 @@ fn first_part(payload: Payload, most: u64) -> Payload {
 }
 
 impl Connection {
-    /// Returns the next segment to transmit, if there is one.
-    pub(crate) fn transmit(&mut self, now: Instant) -> Option<Segment> {
-        let mut next = Segment::blank();
+    /// Returns the next packet to transmit, if there is one.
+    pub(crate) fn transmit(&mut self, now: Instant) -> Option<Packet> {
+        let mut next = Packet::blank();
         self.transmit_in_place(now, &mut next).then_some(next)
     }
 
-    /// Writes the next segment to transmit into `next`. Returns whether there is one. If not, the content of
+    /// Writes the next packet to transmit into `next`. Returns whether there is one. If not, the content of
     /// `next` is meaningless.
     #[inline]
-    pub(crate) fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
+    pub(crate) fn transmit_in_place(&mut self, now: Instant, next: &mut Packet) -> bool {
         let found = self.put_next(now, next);
         self.mark(next);
         found
     }
 
-    /// Marks a segment with the DSCP that the application requested, if any. It replaces a DSCP that a stage
+    /// Marks a packet with the DSCP that the application requested, if any. It replaces a DSCP that a stage
     /// has set.
     #[inline]
-    pub(super) fn mark(&self, segment: &mut Segment) {
+    pub(super) fn mark(&self, packet: &mut Packet) {
         if self.dscp != 0 {
-            segment.dscp = self.dscp;
+            packet.set_dscp(self.dscp);
         }
     }
 
-    fn put_next(&mut self, now: Instant, next: &mut Segment) -> bool {
+    fn put_next(&mut self, now: Instant, next: &mut Packet) -> bool {
         loop {
             if self.take_made(next) {
                 return true;
             }
-            let Some(id) = self.next_segment(now, next) else {
+            let segment = next.reuse_as_tcp();
+            let Some(id) = self.next_segment(now, segment) else {
                 self.settle(now);
                 self.flush_stages(now);
                 return self.take_made(next);
@@ -116,7 +117,7 @@ impl Connection {
                 false => None,
             };
             let Some(i) = at else { return true };
-            self.pass_to_stage(now, i, next);
+            self.pass_to_stage(now, i, segment);
         }
     }
 
@@ -138,8 +139,8 @@ impl Connection {
     pub(super) fn emit(&mut self, now: Instant, i: usize, seg: Segment) {
         let cx = self.subflows[i].stage_context(now, self.dscp);
         match &mut self.subflows[i].stage {
-            None => self.outbox.segments.push_back(seg),
-            Some(stage) => stage.output(&cx, seg, &mut self.outbox.segments),
+            None => self.outbox.packets.push_back(Packet::Tcp(seg)),
+            Some(stage) => stage.output(&cx, seg, &mut self.outbox.packets),
         }
     }
 
@@ -155,23 +156,23 @@ impl Connection {
             }
             let cx = sf.stage_context(now, self.dscp);
             if let Some(stage) = &mut self.subflows[i].stage {
-                stage.flush(&cx, &mut self.outbox.segments);
+                stage.flush(&cx, &mut self.outbox.packets);
             }
         }
     }
 
-    /// Takes a segment that was made out of order.
+    /// Takes a packet that was made out of order.
     #[inline]
-    fn take_made(&mut self, next: &mut Segment) -> bool {
-        !self.outbox.segments.is_empty() && self.put_made(next)
+    fn take_made(&mut self, next: &mut Packet) -> bool {
+        !self.outbox.packets.is_empty() && self.put_made(next)
     }
 
     #[inline(never)] // rarer segments than new data
-    fn put_made(&mut self, next: &mut Segment) -> bool {
-        let made = self.outbox.segments.pop_front();
+    fn put_made(&mut self, next: &mut Packet) -> bool {
+        let made = self.outbox.packets.pop_front();
         let found = made.is_some();
-        if let Some(seg) = made {
-            *next = seg;
+        if let Some(packet) = made {
+            *next = packet;
         }
         found
     }

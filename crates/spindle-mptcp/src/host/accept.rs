@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use spindle_units::Instant;
 use spindle_wire::{
-    Endpoint, Flags, MpCapable, MpJoin, MpTcpRst, ResetReason, Segment, SeqNumber, Timestamps,
+    Endpoint, Flags, MpCapable, MpJoin, MpTcpRst, Packet, ResetReason, Segment, SeqNumber,
+    Timestamps,
 };
 
 use super::{ListenerId, MAX_STATELESS, Stack, cookie};
@@ -40,11 +41,7 @@ impl Stack {
         let syn = segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::ACK | Flags::RST);
         if !syn {
-            // TCP does not reset a segment of the coding layer. It may be a redundant packet of a unit that
-            // arrives late.
-            if segment.coded().is_some() {
-                self.counters.unknown_segments += 1;
-            } else if !self.take_cookie(now, segment) {
+            if !self.take_cookie(now, segment) {
                 self.counters.unknown_segments += 1;
                 // In LISTEN, a segment with neither ACK nor RST is dropped (RFC 9293, section 3.10.7.2,
                 // "fourth").
@@ -80,7 +77,7 @@ impl Stack {
     /// Sends a reset that belongs to no connection, unless too many have been sent.
     fn send_reset(&mut self, now: Instant, rst: Segment) {
         if self.stateless.len() < MAX_STATELESS && self.resets.admits(now) {
-            self.stateless.push_back(rst);
+            self.stateless.push_back(Packet::Tcp(rst));
         } else {
             self.counters.resets_withheld += 1;
         }
@@ -257,7 +254,7 @@ impl Stack {
         let multipath = self.listeners[listener].config.multipath.is_some();
         let key = multipath.then(|| self.hashes.cookie_key(syn.dst, syn.src, syn.seq));
         let mut c = self.server(now, listener, &syn, initial, key);
-        let Some(mut answer) = c.transmit(now) else {
+        let Some(mut answer) = c.transmit(now).and_then(Packet::into_tcp) else {
             return;
         };
         if let Some(times) = &mut answer.options.timestamps {
@@ -268,7 +265,7 @@ impl Stack {
         }
         self.counters.cookies.sent += 1;
         self.cookies_until = Some(now + cookie::SLOT * 2);
-        self.stateless.push_back(answer);
+        self.stateless.push_back(Packet::Tcp(answer));
     }
 
     /// Makes a connection from a third ACK that carries one of our cookies. Returns false if the segment must

@@ -24,7 +24,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use spindle_units::Instant;
-use spindle_wire::{Endpoint, Flags, Payload, Segment};
+use spindle_wire::{CodedPacket, Endpoint, Flags, Packet, Payload, Segment};
 
 use account::Account;
 pub use counters::StackCounters;
@@ -146,7 +146,7 @@ pub struct Stack {
     /// Connections in TIME_WAIT, the oldest first. Handles of connections that no longer exist are dropped when
     /// they are reached.
     time_wait: VecDeque<Handle>,
-    stateless: VecDeque<Segment>,
+    stateless: VecDeque<Packet>,
     resets: ResetLimit,
     opened: u64,
     /// What is known about the paths to peers (CAPS).
@@ -297,32 +297,62 @@ impl Stack {
         }
     }
 
-    /// Processes a segment from the wire.
+    /// Processes a packet from the wire: a segment, or a packet of the coding layer.
     #[inline]
-    pub fn receive(&mut self, now: Instant, mut segment: Segment) {
-        self.receive_in_place(now, &mut segment);
+    pub fn receive(&mut self, now: Instant, packet: impl Into<Packet>) {
+        self.receive_in_place(now, &mut packet.into());
     }
 
-    /// Like [`Self::receive`], for callers that keep segments in place. The contents of `segment` are
+    /// Like [`Self::receive`], for callers that keep packets in place. The contents of `packet` are
     /// unspecified afterwards.
-    pub fn receive_in_place(&mut self, now: Instant, segment: &mut Segment) {
+    pub fn receive_in_place(&mut self, now: Instant, packet: &mut Packet) {
+        let segment = match packet {
+            Packet::Tcp(segment) => segment,
+            Packet::Coded(packet) => {
+                self.receive_coded(now, packet);
+                return;
+            }
+        };
         if let Some((slot, i)) = self.scattered(segment) {
             self.deliver(now, slot, i, segment);
             return;
         }
-        let tuple: FourTuple = (segment.dst, segment.src);
-        if let Some((slot, subflow)) = self.table.find(&tuple) {
-            if let Some(i) = self
-                .table
-                .connection(slot)
-                .and_then(|c| c.position_of(subflow, &tuple))
-            {
-                self.deliver(now, slot, i, segment);
-                return;
-            }
-            self.table.unbind(&tuple);
+        match self.find_subflow(&(segment.dst, segment.src)) {
+            Some((slot, i)) => self.deliver(now, slot, i, segment),
+            None => self.on_stray(now, segment),
         }
-        self.on_stray(now, segment);
+    }
+
+    /// The connection with this tuple, and the index of the subflow.
+    #[inline]
+    fn find_subflow(&mut self, tuple: &FourTuple) -> Option<(u32, usize)> {
+        let (slot, subflow) = self.table.find(tuple)?;
+        let connection = self.table.connection(slot);
+        let found = connection.and_then(|c| c.position_of(subflow, tuple));
+        if found.is_none() {
+            self.table.unbind(tuple);
+        }
+        found.map(|i| (slot, i))
+    }
+
+    /// Processes a packet of the coding layer. If it belongs to no connection, it is ignored. TCP does not reset
+    /// it, because it may be a redundant packet of a unit that arrives late.
+    #[inline(never)] // only with coding
+    fn receive_coded(&mut self, now: Instant, packet: &CodedPacket) {
+        let Some((slot, i)) = self.find_subflow(&(packet.dst, packet.src)) else {
+            self.counters.unknown_segments += 1;
+            return;
+        };
+        let accepting = self.table.is_half_open(slot) && self.table.source(slot).is_some();
+        self.press_if_stale(slot);
+        if let Some(c) = self.table.connection_mut(slot) {
+            c.receive_coded(now, i, packet);
+        }
+        self.touch(now, slot);
+        // A decoded segment may have completed the handshake.
+        if accepting && !self.table.is_half_open(slot) {
+            self.promise(now);
+        }
     }
 
     /// The connection of a segment with a connection's token, and the index of the subflow. The segment's
@@ -336,13 +366,13 @@ impl Stack {
         Some((slot, i))
     }
 
-    /// Reports that a segment from [`Self::transmit`] will have left the host's egress queue at `leaves`. Only
+    /// Reports that a packet from [`Self::transmit`] will have left the host's egress queue at `leaves`. Only
     /// configurations with an `output_limit` need this.
-    pub fn handed_over(&mut self, segment: &Segment, leaves: Instant) {
-        if segment.payload.is_empty() {
+    pub fn handed_over(&mut self, packet: &Packet, leaves: Instant) {
+        if packet.payload().is_empty() {
             return;
         }
-        let tuple: FourTuple = (segment.src, segment.dst);
+        let tuple: FourTuple = (packet.src(), packet.dst());
         let known = self.table.find(&tuple);
         let Some((slot, subflow)) = known else {
             return;
@@ -352,19 +382,19 @@ impl Stack {
         {
             c.subflows[i]
                 .tx
-                .on_handed_over(segment.payload.len() as u64, leaves);
+                .on_handed_over(packet.payload().len() as u64, leaves);
         }
     }
 
-    /// Reports that the network dropped a segment which this stack had sent. Only a simulation can know this.
-    /// Returns the segment that must be sent in its place at once, if the connection's recovery needs to be
+    /// Reports that the network dropped a packet which this stack had sent. Only a simulation can know this.
+    /// Returns the packet that must be sent in its place at once, if the connection's recovery needs to be
     /// notified of drops ([`crate::recovery::Capabilities::drops`]).
-    pub fn dropped(&mut self, now: Instant, segment: &Segment) -> Option<Segment> {
-        let tuple: FourTuple = (segment.src, segment.dst);
+    pub fn dropped(&mut self, now: Instant, packet: &Packet) -> Option<Packet> {
+        let tuple: FourTuple = (packet.src(), packet.dst());
         let (slot, subflow) = self.table.lookup(&tuple)?;
         let c = self.table.connection_mut(slot)?;
         let i = c.position_of(subflow, &tuple)?;
-        let repair = c.on_drop(now, i, segment)?;
+        let repair = c.on_drop(now, i, packet)?;
         self.touch(now, slot);
         Some(repair)
     }
@@ -402,28 +432,28 @@ impl Stack {
         self.touch(now, slot);
     }
 
-    /// Returns the next segment for the wire. Call this until it returns `None`, after every call that may
+    /// Returns the next packet for the wire. Call this until it returns `None`, after every call that may
     /// cause a transmission.
-    pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
-        let mut next = Segment::blank();
+    pub fn transmit(&mut self, now: Instant) -> Option<Packet> {
+        let mut next = Packet::blank();
         self.transmit_in_place(now, &mut next).then_some(next)
     }
 
-    /// Like [`Self::transmit`], for callers that keep segments in place. Replaces `next` by the next segment
+    /// Like [`Self::transmit`], for callers that keep packets in place. Replaces `next` by the next packet
     /// and returns whether there is one. If there is none, the contents of `next` are unspecified.
-    pub fn transmit_in_place(&mut self, now: Instant, next: &mut Segment) -> bool {
-        let found = self.next_segment(now, next);
-        if found && next.flags.contains(Flags::RST) {
+    pub fn transmit_in_place(&mut self, now: Instant, next: &mut Packet) -> bool {
+        let found = self.next_packet(now, next);
+        if found && next.tcp().is_some_and(|s| s.flags.contains(Flags::RST)) {
             self.counters.resets_sent += 1;
         }
         found
     }
 
-    fn next_segment(&mut self, now: Instant, next: &mut Segment) -> bool {
+    fn next_packet(&mut self, now: Instant, next: &mut Packet) -> bool {
         if !self.stateless.is_empty()
-            && let Some(seg) = self.stateless.pop_front()
+            && let Some(packet) = self.stateless.pop_front()
         {
-            *next = seg;
+            *next = packet;
             return true;
         }
         while let Some(slot) = self.ready.first() {

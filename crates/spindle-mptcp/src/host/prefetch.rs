@@ -1,7 +1,7 @@
-//! Prefetches a stack for segments that arrive soon (docs/performance.md). It changes no result.
+//! Prefetches a stack for packets that arrive soon (docs/performance.md). It changes no result.
 
 use spindle_units::prefetch;
-use spindle_wire::Segment;
+use spindle_wire::Packet;
 
 use super::table::FourTuple;
 use super::{Handle, Stack};
@@ -10,16 +10,16 @@ impl Stack {
     /// Number of steps of [`Self::prefetch`].
     pub const STEPS_AHEAD: u32 = 6;
 
-    /// Prefetches into the processor's cache what a segment with these endpoints will need when it is
+    /// Prefetches into the processor's cache what a packet with these endpoints will need when it is
     /// [received](Self::receive). This has no effect on behaviour.
     ///
-    /// It is for simulators, which know the segments that arrive soon. Each step follows a pointer that the
-    /// step before prefetched. All segments should therefore take step 0 (the stack) first, then all step 1
+    /// It is for simulators, which know the packets that arrive soon. Each step follows a pointer that the
+    /// step before prefetched. All packets should therefore take step 0 (the stack) first, then all step 1
     /// (the tuple), and likewise the steps for its slot, the connection, the subflow, and what the subflow
     /// points to.
     #[inline]
-    pub fn prefetch(&mut self, segment: &Segment, step: u32) {
-        let tuple: FourTuple = (segment.dst, segment.src);
+    pub fn prefetch(&mut self, packet: &Packet, step: u32) {
+        let tuple: FourTuple = (packet.dst(), packet.src());
         match step {
             0 => prefetch(self),
             1 => {
@@ -30,9 +30,9 @@ impl Stack {
         }
     }
 
-    /// The connection of a segment with these endpoints, if [`Self::prefetch`] found it recently.
+    /// The connection of a packet with these endpoints, if [`Self::prefetch`] found it recently.
     #[inline]
-    pub fn prefetched(&self, segment: &Segment) -> Option<Handle> {
-        self.table.prefetched(&(segment.dst, segment.src))
+    pub fn prefetched(&self, packet: &Packet) -> Option<Handle> {
+        self.table.prefetched(&(packet.dst(), packet.src()))
     }
 }

@@ -1,7 +1,7 @@
 //! The stage interface: an optional layer between a subflow and the wire.
 //!
 //! A stage sees every outgoing and incoming segment of its subflow. It may replace, delay, multiply or drop
-//! segments, have its own timer, and send its own segments. By default there is no stage.
+//! segments, have its own timer, and send its own packets. By default there is no stage.
 
 pub mod coding;
 pub mod reorder;
@@ -10,7 +10,7 @@ pub mod scatter;
 use std::collections::VecDeque;
 
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::{CodedPacket, Packet, Segment};
 
 use coding::CodingCounters;
 
@@ -50,8 +50,8 @@ impl StageContext {
 
 /// A stage of one subflow.
 pub trait Stage: Send + std::fmt::Debug {
-    /// Processes a segment that the subflow sends. Segments for the wire are appended to `out`.
-    fn output(&mut self, cx: &StageContext, segment: Segment, out: &mut VecDeque<Segment>);
+    /// Processes a segment that the subflow sends. Packets for the wire are appended to `out`.
+    fn output(&mut self, cx: &StageContext, segment: Segment, out: &mut VecDeque<Packet>);
 
     /// Whether segments wait in the stage for more segments to come.
     fn is_buffering(&self) -> bool {
@@ -60,21 +60,34 @@ pub trait Stage: Send + std::fmt::Debug {
 
     /// The connection has nothing more to send now. The stage must send the segments that
     /// [wait](Self::is_buffering) for more to come.
-    fn flush(&mut self, cx: &StageContext, out: &mut VecDeque<Segment>) {
+    fn flush(&mut self, cx: &StageContext, out: &mut VecDeque<Packet>) {
         let _ = (cx, out);
     }
 
     /// Processes a segment that arrived for the subflow. Segments for the subflow are appended to `up`,
-    /// segments for the wire (the stage's own acknowledgements) to `out`. By default the segment goes to `up`.
+    /// packets for the wire (the stage's own acknowledgements) to `out`. By default the segment goes to `up`.
     fn input(
         &mut self,
         now: Instant,
         segment: Segment,
         up: &mut VecDeque<Segment>,
-        out: &mut VecDeque<Segment>,
+        out: &mut VecDeque<Packet>,
     ) {
         let _ = (now, out);
         up.push_back(segment);
+    }
+
+    /// Processes a packet of the coding layer that arrived for the subflow. Segments for the subflow are
+    /// appended to `up`, packets for the wire to `out`. By default the packet is ignored, because a stage that
+    /// does not code has agreed to no such packets.
+    fn input_coded(
+        &mut self,
+        now: Instant,
+        packet: &CodedPacket,
+        up: &mut VecDeque<Segment>,
+        out: &mut VecDeque<Packet>,
+    ) {
+        let _ = (now, packet, up, out);
     }
 
     /// Whether [`Self::input`] does more than forward the segment. This is called for every segment.
@@ -87,13 +100,13 @@ pub trait Stage: Send + std::fmt::Debug {
         None
     }
 
-    /// Handles a timeout. Segments for the subflow are appended to `up`, segments for the wire to `out`.
-    fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, out: &mut VecDeque<Segment>) {
+    /// Handles a timeout. Segments for the subflow are appended to `up`, packets for the wire to `out`.
+    fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, out: &mut VecDeque<Packet>) {
         let _ = (now, up, out);
     }
 
-    /// Bytes, not counting options, by which the segments that the stage sends are larger than those that it is
-    /// given.
+    /// Bytes, not counting options, by which the packets that the stage sends are larger than the segments that
+    /// it is given.
     fn overhead(&self) -> usize {
         0
     }
@@ -128,8 +141,8 @@ pub trait StageFactory: Send + Sync + std::fmt::Debug {
 pub struct Identity;
 
 impl Stage for Identity {
-    fn output(&mut self, _cx: &StageContext, segment: Segment, out: &mut VecDeque<Segment>) {
-        out.push_back(segment);
+    fn output(&mut self, _cx: &StageContext, segment: Segment, out: &mut VecDeque<Packet>) {
+        out.push_back(Packet::Tcp(segment));
     }
 }
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Flags, Segment, SeqNumber};
+use spindle_wire::{Flags, Packet, Segment, SeqNumber};
 
 use super::{Stage, StageContext, StageFactory};
 
@@ -168,8 +168,8 @@ impl Reorder {
 }
 
 impl Stage for Reorder {
-    fn output(&mut self, _cx: &StageContext, segment: Segment, out: &mut VecDeque<Segment>) {
-        out.push_back(segment);
+    fn output(&mut self, _cx: &StageContext, segment: Segment, out: &mut VecDeque<Packet>) {
+        out.push_back(Packet::Tcp(segment));
     }
 
     fn input(
@@ -177,7 +177,7 @@ impl Stage for Reorder {
         now: Instant,
         segment: Segment,
         up: &mut VecDeque<Segment>,
-        _out: &mut VecDeque<Segment>,
+        _out: &mut VecDeque<Packet>,
     ) {
         let next = match self.next {
             Some(next) if !segment.flags.contains(Flags::SYN) => next,
@@ -211,7 +211,7 @@ impl Stage for Reorder {
         })
     }
 
-    fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, _out: &mut VecDeque<Segment>) {
+    fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, _out: &mut VecDeque<Packet>) {
         while self.next_timeout().is_some_and(|t| t <= now) {
             // All segments before one that has waited long enough are passed up with it, and so are those that
             // follow in order.

@@ -2,7 +2,6 @@
 //! proportional to what it receives and sends, not to what it stores.
 
 use spindle_mptcp::Stack;
-use spindle_wire::Segment;
 
 /// Steps allowed for an arriving segment, a timer or a call of the application, however much is outstanding.
 /// The most expensive code handles parities of blocks: a block of 255 packets is laid out for each packet of
@@ -24,14 +23,9 @@ impl Budget {
         self.allowed += PER_EVENT;
     }
 
-    /// A segment or burst was sent.
-    pub(crate) fn on_sent(&mut self, seg: &Segment) {
-        let unit = usize::from(seg.segment_size.max(1));
-        let segments = match seg.is_burst() {
-            true => seg.payload.len().div_ceil(unit),
-            false => 1,
-        };
-        self.allowed += PER_SENT * segments as u64;
+    /// A packet, or a burst of this many packets, was sent.
+    pub(crate) fn on_sent(&mut self, pieces: u32) {
+        self.allowed += PER_SENT * u64::from(pieces);
     }
 
     /// Fails if the stack took more steps than allowed.

@@ -9,7 +9,8 @@ use budget::Budget;
 use spindle_mptcp::{Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    DataNumber, Dss, Endpoint, Flags, Mapping, MpCapable, MpJoin, Payload, Segment, SeqNumber,
+    DataNumber, Dss, Endpoint, Flags, Mapping, MpCapable, MpJoin, Packet, Payload, Segment,
+    SeqNumber,
 };
 
 /// The peer's key.
@@ -150,11 +151,13 @@ impl Bench {
     /// drain. Checks that its work stays within the [budget](Budget).
     pub(crate) fn drain(&mut self) -> Vec<Segment> {
         let out: Vec<_> = std::iter::from_fn(|| self.stack.transmit(self.now))
+            .filter_map(Packet::into_tcp)
             .take(MOST)
             .collect();
         assert!(out.len() < MOST, "the stack never stops sending");
         self.budget.on_event();
-        out.iter().for_each(|seg| self.budget.on_sent(seg));
+        out.iter()
+            .for_each(|seg| self.budget.on_sent(seg.piece_count()));
         self.budget.check(&self.stack);
         out
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_mptcp::{Config, Handle, Stack, StackConfig, SubflowInfo};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Endpoint, Flags, Payload, Segment, SeqNumber};
+use spindle_wire::{Endpoint, Flags, Packet, Payload, Segment, SeqNumber};
 
 /// Bytes of a full segment in these tests.
 pub(crate) const MSS: u32 = 1000;
@@ -105,6 +105,7 @@ impl Peer {
     /// Everything the stack sends now.
     pub(crate) fn drain(&mut self) -> Vec<Segment> {
         let out: Vec<_> = std::iter::from_fn(|| self.stack.transmit(self.now))
+            .filter_map(Packet::into_tcp)
             .take(MOST)
             .collect();
         assert!(out.len() < MOST, "the stack never stops sending");

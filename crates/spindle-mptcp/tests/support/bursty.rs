@@ -204,7 +204,8 @@ impl<'a> World<'a> {
 
     fn pump(&mut self) {
         for side in 0..2 {
-            while let Some(burst) = self.stacks[side].transmit(self.now) {
+            while let Some(packet) = self.stacks[side].transmit(self.now) {
+                let burst = packet.into_tcp().expect("no coding");
                 burst.pieces().for_each(|seg| self.launch(side, seg));
             }
         }

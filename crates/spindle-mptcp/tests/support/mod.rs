@@ -1,4 +1,4 @@
-//! Two stacks and a network between them that loses, delays, reorders, duplicates, marks and corrupts segments,
+//! Two stacks and a network between them that loses, delays, reorders, duplicates, marks and corrupts packets,
 //! all from one seed.
 
 #![allow(
@@ -23,7 +23,9 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::{Event, Stack, StackConfig};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Checksums, CodedKind, Ecn, Endpoint, IpFields, Payload, Segment, SeqNumber};
+use spindle_wire::{
+    Checksums, CodedKind, CodedPacket, Ecn, Endpoint, IpFields, Packet, Payload, Segment,
+};
 
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;
@@ -74,15 +76,30 @@ impl Path {
 /// Decides about a segment in transit, which it may change. Returns false to drop it.
 pub(crate) type Hook = Box<dyn FnMut(Instant, usize, &mut Segment) -> bool>;
 
-/// Chooses a path for a segment.
-pub(crate) type Route = Box<dyn FnMut(&Segment) -> usize>;
+/// Like [`Hook`], for a packet of the coding layer.
+pub(crate) type CodedHook = Box<dyn FnMut(Instant, usize, &mut CodedPacket) -> bool>;
+
+/// Chooses a path for a packet.
+pub(crate) type Route = Box<dyn FnMut(&Packet) -> usize>;
 
 /// A segment as it was put on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Logged {
+    /// The number of packets of both kinds that were logged before.
+    pub(crate) number: usize,
     pub(crate) at: Instant,
     pub(crate) side: usize,
     pub(crate) segment: Segment,
+    pub(crate) arrives: bool,
+}
+
+/// A packet of the coding layer as it was put on the wire. The fields are those of [`Logged`].
+#[derive(Clone, Debug)]
+pub(crate) struct LoggedCoded {
+    pub(crate) number: usize,
+    pub(crate) at: Instant,
+    pub(crate) side: usize,
+    pub(crate) packet: CodedPacket,
     pub(crate) arrives: bool,
 }
 
@@ -91,28 +108,31 @@ pub(crate) struct Net {
     pub(crate) stacks: [Stack; 2],
     pub(crate) paths: Vec<Path>,
     pub(crate) events: Vec<(Instant, usize, Event)>,
-    /// Everything put on the wire, if `keep_log`.
+    /// All segments put on the wire, if `keep_log`.
     pub(crate) log: Vec<Logged>,
+    /// All packets of the coding layer put on the wire, if `keep_log`.
+    pub(crate) coded_log: Vec<LoggedCoded>,
     pub(crate) keep_log: bool,
     pub(crate) hook: Option<Hook>,
-    /// Payload segments and bytes put on the wire without coding, per side.
+    pub(crate) coded_hook: Option<CodedHook>,
+    /// Segments with payload and their bytes put on the wire without coding, per side.
     pub(crate) data_sent: [(u64, u64); 2],
     /// Encoded packets put on the wire, per side.
     pub(crate) coded_sent: [u64; 2],
     /// Payload bytes changed in transit to each side.
     pub(crate) corrupted: [u64; 2],
-    /// Whether every segment is encoded, parsed again and compared.
+    /// Whether every packet is encoded, parsed again and compared.
     pub(crate) check_encoding: bool,
     /// Chooses the path instead of the hash, if present.
     pub(crate) route: Option<Route>,
-    /// Whether all segments that arrive at one moment are received before any segment is sent.
+    /// Whether all packets that arrive at one moment are received before any packet is sent.
     pub(crate) batch: bool,
     /// Whether bursts travel as one segment, as between two ends on one machine.
     pub(crate) whole_bursts: bool,
     /// The budget of work that each stack may have done so far.
     budgets: [Budget; 2],
     flying: BinaryHeap<Reverse<(Instant, u64)>>,
-    segments: HashMap<u64, (usize, Segment)>,
+    packets: HashMap<u64, (usize, Packet)>,
     serial: u64,
     rng: Xoshiro256PlusPlus,
 }
@@ -145,8 +165,10 @@ impl Net {
             paths,
             events: Vec::new(),
             log: Vec::new(),
+            coded_log: Vec::new(),
             keep_log: false,
             hook: None,
+            coded_hook: None,
             data_sent: [(0, 0); 2],
             coded_sent: [0; 2],
             corrupted: [0; 2],
@@ -156,7 +178,7 @@ impl Net {
             whole_bursts: false,
             budgets: [Budget::default(); 2],
             flying: BinaryHeap::new(),
-            segments: HashMap::new(),
+            packets: HashMap::new(),
             serial: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
@@ -167,32 +189,32 @@ impl Net {
         ((self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64) < p
     }
 
-    fn path_of(&mut self, seg: &Segment) -> usize {
+    fn path_of(&mut self, packet: &Packet) -> usize {
         if let Some(route) = &mut self.route {
-            return route(seg);
+            return route(packet);
         }
         let side = |e: &Endpoint| match e.addr {
             IpAddr::V4(a) => u64::from(a.to_bits()) << 16 | u64::from(e.port),
             IpAddr::V6(a) => (a.to_bits() as u64) << 16 | u64::from(e.port),
         };
-        let (a, b) = (side(&seg.src), side(&seg.dst));
+        let (a, b) = (side(&packet.src()), side(&packet.dst()));
         let mut h = a.wrapping_add(b).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         h = (h ^ (h >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         ((h >> 40) as usize) % self.paths.len()
     }
 
-    /// Lets both stacks send all segments that they can.
+    /// Lets both stacks send all packets that they can.
     pub(crate) fn pump(&mut self) {
         for side in [CLIENT, SERVER] {
             let mut burst = 0;
-            while let Some(seg) = self.stacks[side].transmit(self.now) {
+            while let Some(packet) = self.stacks[side].transmit(self.now) {
                 burst += 1;
-                assert!(burst < BURST, "side {side} sends without end: {seg:?}");
-                self.budgets[side].on_sent(&seg);
+                assert!(burst < BURST, "side {side} sends without end: {packet:?}");
+                self.budgets[side].on_sent(packet.piece_count());
                 if self.whole_bursts {
-                    self.launch(side, seg);
+                    self.launch(side, packet);
                 } else {
-                    seg.pieces().for_each(|piece| self.launch(side, piece));
+                    packet.for_each_piece(|piece| self.launch(side, piece));
                 }
             }
             self.budgets[side].on_event();
@@ -203,34 +225,26 @@ impl Net {
         }
     }
 
-    fn launch(&mut self, side: usize, mut seg: Segment) {
+    fn launch(&mut self, side: usize, mut packet: Packet) {
         if self.check_encoding {
-            check_encoding(&seg);
+            check_encoding(&packet);
         }
-        self.count(side, &seg);
-        let path = self.path_of(&seg);
+        self.count(side, &packet);
+        let path = self.path_of(&packet);
         let path = self.paths[path].clone();
         let lost = self.chance(path.loss[side]);
         let doubled = self.chance(path.duplicate);
         let marked = self.chance(path.mark);
         let corrupt = self.chance(path.corrupt);
-        let pass = self
-            .hook
-            .as_mut()
-            .is_none_or(|h| h(self.now, side, &mut seg));
-        let fits = self.fits(side, &seg, &path);
+        let pass = self.pass(side, &mut packet);
+        let fits = self.fits(side, &packet, &path);
         let arrives = pass && !lost && fits && path.is_up(self.now);
         if self.keep_log {
-            self.log.push(Logged {
-                at: self.now,
-                side,
-                segment: seg.clone(),
-                arrives,
-            });
+            self.record(side, &packet, arrives);
         }
         if !arrives {
             // Recovery that is notified of drops repairs at once, and the repair is not lost.
-            if let Some(repair) = self.stacks[side].dropped(self.now, &seg) {
+            if let Some(repair) = self.stacks[side].dropped(self.now, &packet) {
                 self.count(side, &repair);
                 if path.is_up(self.now) {
                     self.fly(side, repair, &path);
@@ -238,67 +252,95 @@ impl Net {
             }
             return;
         }
-        if marked && seg.ecn != Ecn::NotEct {
-            seg.ecn = Ecn::Ce;
+        if marked && packet.ecn() != Ecn::NotEct {
+            packet.set_ecn(Ecn::Ce);
         }
         if corrupt {
-            self.corrupt(side, &mut seg);
+            self.corrupt(side, &mut packet);
         }
         for _ in 0..1 + usize::from(doubled) {
-            self.fly(side, seg.clone(), &path);
+            self.fly(side, packet.clone(), &path);
         }
     }
 
-    fn count(&mut self, side: usize, seg: &Segment) {
-        if seg.payload.is_empty() {
-            return;
+    /// Whether the hook for the packet's kind lets it pass.
+    fn pass(&mut self, side: usize, packet: &mut Packet) -> bool {
+        let now = self.now;
+        match packet {
+            Packet::Tcp(s) => self.hook.as_mut().is_none_or(|h| h(now, side, s)),
+            Packet::Coded(c) => self.coded_hook.as_mut().is_none_or(|h| h(now, side, c)),
         }
-        if seg.coded().is_some() {
-            self.coded_sent[side] += 1;
-            return;
-        }
-        let unit = usize::from(seg.segment_size.max(1));
-        self.data_sent[side].0 += if seg.is_burst() {
-            seg.payload.len().div_ceil(unit) as u64
-        } else {
-            1
-        };
-        self.data_sent[side].1 += seg.payload.len() as u64;
     }
 
-    fn fly(&mut self, side: usize, seg: Segment, path: &Path) {
+    fn record(&mut self, side: usize, packet: &Packet, arrives: bool) {
+        let (number, at) = (self.log.len() + self.coded_log.len(), self.now);
+        match packet.clone() {
+            Packet::Tcp(segment) => self.log.push(Logged {
+                number,
+                at,
+                side,
+                segment,
+                arrives,
+            }),
+            Packet::Coded(packet) => self.coded_log.push(LoggedCoded {
+                number,
+                at,
+                side,
+                packet,
+                arrives,
+            }),
+        }
+    }
+
+    fn count(&mut self, side: usize, packet: &Packet) {
+        let bytes = packet.payload().len() as u64;
+        match packet {
+            _ if bytes == 0 => {}
+            Packet::Coded(_) => self.coded_sent[side] += 1,
+            Packet::Tcp(segment) => {
+                self.data_sent[side].0 += u64::from(segment.piece_count());
+                self.data_sent[side].1 += bytes;
+            }
+        }
+    }
+
+    fn fly(&mut self, side: usize, packet: Packet, path: &Path) {
         let span = path.jitter.as_nanos().max(1);
         let jitter = self.rng.next_u64() % span;
         let at = self.now + path.delay + Duration::from_nanos(jitter);
         self.serial += 1;
         self.flying.push(Reverse((at, self.serial)));
-        self.segments.insert(self.serial, (1 - side, seg));
+        self.packets.insert(self.serial, (1 - side, packet));
     }
 
     /// Whether the path carries a packet of this size. If not, its sender may be notified (RFC 1191).
-    fn fits(&mut self, side: usize, seg: &Segment, path: &Path) -> bool {
+    fn fits(&mut self, side: usize, packet: &Packet, path: &Path) -> bool {
         let Some(mtu) = path.mtu_at(self.now) else {
             return true;
         };
-        if seg.wire_len() <= mtu as usize {
+        if packet.wire_len() <= mtu as usize {
             return true;
         }
         if !self.chance(1.0 / 3.0) {
-            self.stacks[side].path_mtu(self.now, seg.src, seg.dst, mtu);
+            self.stacks[side].path_mtu(self.now, packet.src(), packet.dst(), mtu);
         }
         false
     }
 
-    fn corrupt(&mut self, side: usize, seg: &mut Segment) {
+    fn corrupt(&mut self, side: usize, packet: &mut Packet) {
         let at = self.rng.next_u64() as usize;
-        if let Payload::Bytes(b) = &seg.payload
+        let payload = match packet {
+            Packet::Tcp(segment) => &mut segment.payload,
+            Packet::Coded(packet) => &mut packet.payload,
+        };
+        if let Payload::Bytes(b) = payload
             && !b.is_empty()
         {
             let mut bytes = b.to_vec();
             let at = at % bytes.len();
             bytes[at] ^= 0x20;
             self.corrupted[1 - side] += 1;
-            seg.payload = Payload::from(bytes);
+            *payload = Payload::from(bytes);
         }
     }
 
@@ -324,9 +366,9 @@ impl Net {
             let Some(Reverse((_, serial))) = self.flying.pop() else {
                 return false;
             };
-            if let Some((side, seg)) = self.segments.remove(&serial) {
+            if let Some((side, packet)) = self.packets.remove(&serial) {
                 self.budgets[side].on_event();
-                self.stacks[side].receive(self.now, seg);
+                self.stacks[side].receive(self.now, packet);
             }
             let more = self.flying.peek().is_some_and(|Reverse((t, _))| *t == next);
             if self.batch && more {
@@ -342,14 +384,33 @@ impl Net {
     }
 }
 
-/// The coding-layer part of a segment, if it is a packet of the coding layer.
-pub(crate) fn coded_mut(seg: &mut Segment) -> Option<&mut CodedKind> {
-    let rare = seg.options.rare.as_mut()?;
-    rare.coded.as_mut().map(|c| &mut c.kind)
+/// Checks that a packet can be encoded, and that the encoding parses as the same packet.
+fn check_encoding(packet: &Packet) {
+    let bytes = match packet.to_bytes(&IpFields::default()) {
+        Ok(bytes) => bytes,
+        Err(e) => panic!("{e}: {packet:?}"),
+    };
+    match packet {
+        Packet::Tcp(segment) => check_segment(segment, bytes),
+        Packet::Coded(coded) => {
+            let mut whole = coded.clone();
+            whole.payload = coded.payload.to_bytes().into();
+            // These are not on the wire.
+            whole.first_seq = None;
+            if let CodedKind::Encoded { twin, .. } = &mut whole.header.kind {
+                *twin = None;
+            }
+            let mut read = match CodedPacket::from_ip(&bytes.into(), Checksums::Verify) {
+                Ok(read) => read,
+                Err(e) => panic!("{e}: {packet:?}"),
+            };
+            read.payload = read.payload.to_bytes().into();
+            assert_eq!(read, whole);
+        }
+    }
 }
 
-/// Checks that a segment can be encoded, and that the encoding parses as the same segment.
-fn check_encoding(seg: &Segment) {
+fn check_segment(seg: &Segment, packet: Vec<u8>) {
     let mut whole = seg.clone();
     let mut bytes = seg.payload.to_bytes().to_vec();
     if let Some(rare) = &mut whole.options.rare {
@@ -357,19 +418,7 @@ fn check_encoding(seg: &Segment) {
         bytes[..head.len()].copy_from_slice(&head);
     }
     whole.payload = Payload::from(bytes);
-    let packet = match seg.to_packet(&IpFields::default()) {
-        Ok(p) => p,
-        Err(e) => panic!("{e}: {seg:?}"),
-    };
-    let read = match seg.coded() {
-        None => Segment::from_ip(&packet.into(), Checksums::Verify),
-        Some(_) => Segment::from_coded_ip(&packet.into(), Checksums::Verify),
-    };
-    if let Some(CodedKind::Encoded { twin, .. }) = coded_mut(&mut whole) {
-        *twin = None;
-        // It identifies the unit's first segment for links, and is not on the wire.
-        whole.seq = SeqNumber::default();
-    }
+    let read = Segment::from_ip(&packet.into(), Checksums::Verify);
     match read {
         Ok(read) => {
             let same = read.payload.to_bytes() == whole.payload.to_bytes()

@@ -160,8 +160,8 @@ impl Driver {
             self.turn_times.add(begin.elapsed());
         }
         let now = self.clock.now();
-        while let Some(segment) = self.stack.transmit(now) {
-            self.link.send(now, segment);
+        while let Some(packet) = self.stack.transmit(now) {
+            self.link.send(now, packet);
         }
         self.link.flush(now)
     }
@@ -237,9 +237,9 @@ impl Driver {
         let (mut more, mut sent) = (true, 0);
         while more && sent < SEND_BATCH {
             match self.stack.transmit(now) {
-                Some(segment) => {
-                    sent += segment.piece_count();
-                    self.link.send(now, segment);
+                Some(packet) => {
+                    sent += packet.piece_count();
+                    self.link.send(now, packet);
                 }
                 None => more = false,
             }
@@ -278,7 +278,7 @@ impl Drop for Driver {
 /// Reports to the stack what has arrived from the link.
 fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
     match arrival {
-        Arrival::Segment(segment) => stack.receive(now, segment),
+        Arrival::Packet(packet) => stack.receive(now, packet),
         Arrival::PathMtu(p) => {
             *signals += 1;
             stack.link_mtu(now, p.local, p.remote, p.mtu);

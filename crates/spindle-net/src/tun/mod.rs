@@ -15,7 +15,7 @@ use std::sync::Arc;
 use polling::{Event, PollMode, Poller};
 use spindle_units::Instant;
 use spindle_wire::{
-    Checksums, ExperimentId, Flags, IpFields, IpHeader, Payload, Segment, protocol,
+    Checksums, ExperimentId, Flags, IpFields, IpHeader, Packet, Payload, Segment, protocol,
 };
 use tun_rs::SyncDevice;
 
@@ -143,7 +143,7 @@ impl TunLink {
             let (from, to) = (start + payload.start, start + payload.end);
             segment.payload = Payload::Bytes(self.pool.share(&mut self.buffer, from, to));
         }
-        Some(Arrival::Segment(segment))
+        Some(Arrival::Packet(Packet::Tcp(segment)))
     }
 }
 
@@ -243,7 +243,12 @@ impl Link for TunLink {
         Ok(true)
     }
 
-    fn send(&mut self, _now: Instant, mut segment: Segment) {
+    fn send(&mut self, _now: Instant, packet: Packet) {
+        let Packet::Tcp(mut segment) = packet else {
+            // `fit` removes every offer of coding, so no stack sends coded packets over a device.
+            self.counters.dropped_out += 1;
+            return;
+        };
         fit(&mut segment, self.mtu);
         let mut writer = Writer {
             device: &self.device,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use polling::{Event, PollMode, Poller};
 use spindle_mptcp::PathError;
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment};
+use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet};
 
 use super::common::{Output, Secret, Timers};
 use super::merge::{self, Merge};
 use super::path::{BURST, Path};
 use super::pool::{self, Extra, Pool, Pools};
 use super::socket::{Buffers, PathFailure, Socket, is_no_route};
-use super::{UdpCounters, clamp_mss, mss_for, payload_for};
+use super::{UdpCounters, clamp_mss, is_scattered, mss_for, payload_for};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
 use crate::service::raise_file_limit;
@@ -297,8 +297,8 @@ impl UdpClient {
         }
     }
 
-    /// Sends a segment that must be scattered, from any of its subflow's sockets.
-    fn scatter(&mut self, now: Instant, slot: usize, segment: Segment) {
+    /// Sends a packet that must be scattered, from any of its subflow's sockets.
+    fn scatter(&mut self, now: Instant, slot: usize, packet: Packet) {
         let Some(flow) = self.flows[slot].as_mut() else {
             return;
         };
@@ -306,11 +306,10 @@ impl UdpClient {
         let drawn = self.secret.draw() as usize % (members.len() + 1);
         let extra = members.get(drawn).and_then(|n| self.pools.get(*n));
         let way = (flow.to, None);
-        // Earlier segments are sent from the subflow's own socket.
+        // Earlier packets are sent from the subflow's own socket.
         self.out.train(now, &mut flow.path, &flow.socket, way);
         let socket = extra.map_or(&flow.socket, |e| &e.socket);
-        self.out
-            .segment(now, (&mut flow.path, socket, way), segment);
+        self.out.packet(now, (&mut flow.path, socket, way), packet);
         self.out.train(now, &mut flow.path, socket, way);
         self.out.reclaim(&mut flow.path);
     }
@@ -378,11 +377,13 @@ impl UdpClient {
                 let read = Ecn::decapsulated(inner, outer)
                     .and_then(|ecn| merge::read(ends, ecn, datagram).ok());
                 match read {
-                    Some((s, at)) if (s.src, s.dst) == (flow.path.remote, flow.path.local) => {
-                        flow.path.on_received(now, &s);
-                        scattered = s.options.token.is_some();
-                        let mut sink = |s| sink(Arrival::Segment(s));
-                        self.merge.push(s, &datagram[at..], &mut sink);
+                    Some((packet, at))
+                        if (packet.src(), packet.dst()) == (flow.path.remote, flow.path.local) =>
+                    {
+                        flow.path.on_received(now, &packet);
+                        scattered = is_scattered(&packet);
+                        let mut sink = |p| sink(Arrival::Packet(p));
+                        self.merge.push(packet, &datagram[at..], &mut sink);
                     }
                     _ => self.out.counters.dropped_in += 1,
                 }
@@ -486,34 +487,35 @@ impl Link for UdpClient {
             }
         }
         self.buffers = buffers;
-        self.merge.flush(&mut |s| sink(Arrival::Segment(s)));
+        self.merge.flush(&mut |p| sink(Arrival::Packet(p)));
         Ok(false)
     }
 
-    fn send(&mut self, now: Instant, mut segment: Segment) {
-        let ends = (segment.src, segment.dst);
+    fn send(&mut self, now: Instant, mut packet: Packet) {
+        let ends = (packet.src(), packet.dst());
         // No peer knows this subflow, so a reset would only open a socket.
-        if segment.flags.contains(Flags::RST) && !self.slots.contains_key(&ends) {
+        let reset = packet.tcp().is_some_and(|s| s.flags.contains(Flags::RST));
+        if reset && !self.slots.contains_key(&ends) {
             self.out.counters.dropped_out += 1;
             return;
         }
         let Some(slot) = self.ready(now, ends) else {
             return;
         };
-        if segment.options.token.is_some() {
+        if is_scattered(&packet) {
             self.scatters(now, slot);
-            self.scatter(now, slot, segment);
+            self.scatter(now, slot, packet);
             return;
         }
         let Some(flow) = self.flows[slot].as_mut() else {
             return;
         };
-        clamp_mss(&mut segment, self.options.max_mtu, ends.0.addr.is_ipv4());
+        clamp_mss(&mut packet, self.options.max_mtu, ends.0.addr.is_ipv4());
         if !std::mem::replace(&mut flow.dirty, true) {
             self.dirty.push(slot);
         }
         let way = (&mut flow.path, &flow.socket, (flow.to, None));
-        self.out.segment(now, way, segment);
+        self.out.packet(now, way, packet);
     }
 
     fn flush(&mut self, now: Instant) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use siphasher::sip::SipHasher24;
 use spindle_mptcp::PathError;
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::Packet;
 
 use super::path::Path;
 use super::socket::Socket;
@@ -100,14 +100,14 @@ impl Output {
         self.reports.drain(..).for_each(sink);
     }
 
-    /// Adds a segment to the path's train. A train that is full is sent before.
-    pub(super) fn segment(
+    /// Adds a packet to the path's train. A train that is full is sent before.
+    pub(super) fn packet(
         &mut self,
         now: Instant,
         (path, socket, route): (&mut Path, &Socket, Route),
-        mut segment: Segment,
+        mut packet: Packet,
     ) {
-        let verdict = path.on_send(now, &mut segment);
+        let verdict = path.on_send(now, &mut packet);
         if verdict.report {
             self.reports.push(path.report());
         }
@@ -115,7 +115,7 @@ impl Output {
             self.counters.dropped_out += 1;
             return;
         }
-        for piece in segment.pieces() {
+        packet.for_each_piece(|piece| {
             let mut pushed = path.push(&piece, socket.most());
             if pushed == Some(false) {
                 self.train(now, path, socket, route);
@@ -124,7 +124,7 @@ impl Output {
             if pushed != Some(true) {
                 self.counters.dropped_out += 1;
             }
-        }
+        });
     }
 
     /// Sends the path's train.
@@ -162,7 +162,7 @@ impl Output {
         }
     }
 
-    /// Sends a datagram that is not a segment. Returns false if the interface does not accept its size.
+    /// Sends a datagram that carries no packet of the stack. Returns false if the interface does not accept its size.
     pub(super) fn message(&mut self, socket: &Socket, route: Route) -> bool {
         let sent = socket.send(&self.scratch, self.scratch.len(), None, route);
         if sent.dropped == 0 {

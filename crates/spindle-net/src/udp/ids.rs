@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Endpoint, Flags, Segment, SeqNumber};
+use spindle_wire::{Endpoint, Flags, Packet, Segment, SeqNumber};
 
 use super::common::Route;
 use super::path::Path;
@@ -188,21 +188,24 @@ impl Entry {
     }
 
     /// Whether a segment may be sent to the address. If so, it counts as sent.
-    pub(super) fn pays_for(&mut self, s: &Segment) -> bool {
-        if !self.pays(self.path.bytes_of(s)) {
+    pub(super) fn pays_for(&mut self, packet: &Packet) -> bool {
+        if !self.pays(self.path.bytes_of(packet)) {
             return false;
         }
-        if s.flags.contains(Flags::SYN) {
+        if let Packet::Tcp(s) = packet
+            && s.flags.contains(Flags::SYN)
+        {
             self.expected = Some(s.seq + 1);
         }
         true
     }
 
-    /// Whether the segment proves that the peer received our SYN, and therefore that its address is genuine.
+    /// Whether the packet is a segment that proves that the peer received our SYN, and therefore that its address is genuine.
     /// Such a segment acknowledges the SYN alone, since no data follow the SYN before the handshake is
     /// complete.
-    pub(super) fn completes(&self, s: &Segment) -> bool {
-        self.unproven && s.flags.contains(Flags::ACK) && self.expected == Some(s.ack)
+    pub(super) fn completes(&self, packet: &Packet) -> bool {
+        let acks = |s: &Segment| s.flags.contains(Flags::ACK) && self.expected == Some(s.ack);
+        self.unproven && packet.tcp().is_some_and(acks)
     }
 }
 
@@ -564,11 +567,11 @@ mod tests {
         let mut s = Segment::new(e.path.local, e.path.remote);
         (s.flags, s.seq) = (Flags::SYN | Flags::ACK, SeqNumber(5000));
         e.credit(100);
-        assert!(e.pays_for(&s));
+        assert!(e.pays_for(&s.clone().into()));
         s.flags = Flags::ACK;
         for (ack, proves) in [(5000, false), (5001, true), (5002, false), (6000, false)] {
             s.ack = SeqNumber(ack);
-            assert_eq!(e.completes(&s), proves, "{ack}");
+            assert_eq!(e.completes(&s.clone().into()), proves, "{ack}");
         }
     }
 

@@ -1,36 +1,34 @@
-//! Turns datagrams back into segments. Consecutive segments are joined, as with TUN's GRO.
+//! Turns datagrams back into packets. Consecutive segments are joined, as with TUN's GRO.
 
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use spindle_wire::{
     ENCAPSULATION_HEADER_LEN, Ecn, EncapsulationError, EncapsulationHeader, EncapsulationKind,
-    Endpoint, Flags, Payload, Segment, SeqNumber,
+    Endpoint, Flags, Packet, Payload, Segment, SeqNumber,
 };
 
 /// Most payload bytes of a joined segment.
 const MOST: usize = 65_535;
 
-/// Reads the segment of a datagram without its payload. Returns it with the position at which the payload
-/// begins.
+/// Reads the packet of a datagram. A segment is returned without its payload, and with the position at which the
+/// payload begins. A packet of the coding layer is returned as a whole, and with the end of the datagram.
 pub(super) fn read(
     addresses: (IpAddr, IpAddr),
     ecn: Ecn,
     datagram: &[u8],
-) -> Result<(Segment, usize), EncapsulationError> {
+) -> Result<(Packet, usize), EncapsulationError> {
     if let Ok(EncapsulationKind::Coded(_)) = EncapsulationHeader::parse(datagram).map(|h| h.kind) {
         let all = Bytes::copy_from_slice(datagram);
-        let mut segment = Segment::decapsulate(addresses, ecn, &all)?;
-        let end = datagram.len() - segment.payload.len();
-        segment.payload = Payload::EMPTY;
-        return Ok((segment, end));
+        let packet = Packet::decapsulate(addresses, ecn, &all)?;
+        return Ok((packet, datagram.len()));
     }
     let words = datagram.get(ENCAPSULATION_HEADER_LEN + 12).copied();
     let header = ENCAPSULATION_HEADER_LEN + usize::from(words.unwrap_or(0) >> 4) * 4;
     let end = header.clamp(ENCAPSULATION_HEADER_LEN, datagram.len().max(12));
     let head = Bytes::copy_from_slice(datagram.get(..end).unwrap_or(datagram));
-    let segment = Segment::decapsulate(addresses, ecn, &head)?;
-    Ok((segment, end))
+    let packet = Packet::decapsulate(addresses, ecn, &head)?;
+    Ok((packet, end))
 }
 
 /// An unfinished segment.
@@ -45,9 +43,18 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Adds a segment with its payload. If it cannot be joined to the previous one, that one is passed to
-    /// `sink`.
-    pub(super) fn push(&mut self, s: Segment, payload: &[u8], sink: &mut dyn FnMut(Segment)) {
+    /// Adds a packet from [`read`]. A segment is joined to the previous one, or that one is passed to `sink`. A
+    /// packet of the coding layer is passed to `sink` after the previous segment. `payload` is a segment's
+    /// payload.
+    pub(super) fn push(&mut self, packet: Packet, payload: &[u8], sink: &mut dyn FnMut(Packet)) {
+        let s = match packet {
+            Packet::Tcp(segment) => segment,
+            Packet::Coded(_) => {
+                self.flush(sink);
+                sink(packet);
+                return;
+            }
+        };
         if let Some(f) = &mut self.first
             && self.next == s.seq
             && !payload.is_empty()
@@ -70,7 +77,7 @@ impl Merge {
     }
 
     /// Passes the remaining segment to `sink`.
-    pub(super) fn flush(&mut self, sink: &mut dyn FnMut(Segment)) {
+    pub(super) fn flush(&mut self, sink: &mut dyn FnMut(Packet)) {
         let Some(mut s) = self.first.take() else {
             return;
         };
@@ -83,7 +90,7 @@ impl Merge {
                 Payload::from(data)
             };
         }
-        sink(s);
+        sink(Packet::Tcp(s));
     }
 }
 
@@ -97,7 +104,6 @@ fn joins(f: &Segment, s: &Segment) -> bool {
         && f.window == s.window
         && f.ecn == s.ecn
         && f.options == s.options
-        && s.coded().is_none()
 }
 
 fn ends(s: &Segment) -> (Endpoint, Endpoint) {
@@ -111,11 +117,14 @@ mod tests {
     fn all(list: &[(u32, usize, Flags)]) -> Vec<(u32, usize)> {
         let here = Endpoint::new(IpAddr::from([10, 0, 0, 1]), 1);
         let (mut merge, mut out) = (Merge::default(), Vec::new());
-        let mut sink = |s: Segment| out.push((s.seq.0, s.payload.len()));
+        let mut sink = |p: Packet| {
+            let s = p.into_tcp().expect("a segment");
+            out.push((s.seq.0, s.payload.len()));
+        };
         for (seq, len, flags) in list {
             let mut s = Segment::new(here, here);
             (s.seq, s.flags) = (SeqNumber(*seq), *flags);
-            merge.push(s, &vec![7; *len], &mut sink);
+            merge.push(s.into(), &vec![7; *len], &mut sink);
         }
         merge.flush(&mut sink);
         out

@@ -14,7 +14,7 @@ mod server;
 mod socket;
 
 use serde::{Deserialize, Serialize};
-use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Segment};
+use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Packet};
 
 pub use client::{UdpClient, UdpClientOptions, source_for};
 pub(crate) use server::is_virtual;
@@ -50,8 +50,9 @@ fn mss_for(mtu: u16, v4: bool) -> u32 {
 }
 
 /// Lowers a SYN's MSS option to what the outer packets can hold.
-fn clamp_mss(segment: &mut Segment, mtu: u16, v4: bool) {
-    if segment.flags.contains(Flags::SYN)
+fn clamp_mss(packet: &mut Packet, mtu: u16, v4: bool) {
+    if let Packet::Tcp(segment) = packet
+        && segment.flags.contains(Flags::SYN)
         && let Some(mss) = segment.options.rare.as_ref().and_then(|r| r.mss)
     {
         let least = mss.min(mss_for(mtu, v4) as u16);
@@ -59,6 +60,11 @@ fn clamp_mss(segment: &mut Segment, mtu: u16, v4: bool) {
             segment.options.rare_mut().mss = Some(least);
         }
     }
+}
+
+/// Whether the packet must be scattered, or was scattered: whether it has a connection's token.
+fn is_scattered(packet: &Packet) -> bool {
+    packet.tcp().is_some_and(|s| s.options.token.is_some())
 }
 
 /// Whether the bytes that a router quoted begin with the header of a datagram with this id.

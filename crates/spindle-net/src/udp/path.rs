@@ -4,8 +4,8 @@ use quinn_udp::EcnCodepoint;
 use spindle_mptcp::PathError;
 use spindle_units::Instant;
 use spindle_wire::{
-    CodedKind, EncapsulationHeader, EncapsulationKind, Endpoint, ExperimentId, Flags, Segment,
-    SeqNumber,
+    CodedPacket, EncapsulationHeader, EncapsulationKind, Endpoint, ExperimentId, Flags, Packet,
+    Segment, SeqNumber,
 };
 
 use super::pmtu::{LEAST, Search};
@@ -83,12 +83,12 @@ pub(super) struct Path {
     unit: Option<(SeqNumber, u8)>,
 }
 
-/// What must be done with a segment.
+/// What must be done with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// The stack must be notified of the size that passes.
     pub(super) report: bool,
-    /// The segment cannot pass and must be dropped.
+    /// The packet cannot pass and must be dropped.
     pub(super) drop: bool,
 }
 
@@ -128,8 +128,12 @@ impl Path {
         })
     }
 
-    /// Bytes of the datagrams in which a segment is sent.
-    pub(super) fn bytes_of(&self, s: &Segment) -> usize {
+    /// Bytes of the datagrams in which a packet is sent.
+    pub(super) fn bytes_of(&self, packet: &Packet) -> usize {
+        let s = match packet {
+            Packet::Tcp(segment) => segment,
+            Packet::Coded(packet) => return packet.encapsulated_len(),
+        };
         let (headers, piece) = self.pieces(s);
         let more = s.payload.len().div_ceil(piece.max(1)).saturating_sub(1);
         s.encapsulated_len() + more * headers
@@ -156,9 +160,16 @@ impl Path {
         }
     }
 
-    /// Processes a segment that arrived. Returns whether a probe has become due.
-    pub(super) fn on_received(&mut self, now: Instant, s: &Segment) -> bool {
+    /// Processes a packet that arrived. Returns whether a probe has become due.
+    pub(super) fn on_received(&mut self, now: Instant, packet: &Packet) -> bool {
         self.used = now;
+        if let Packet::Tcp(segment) = packet {
+            self.on_received_segment(segment);
+        }
+        self.search.heard(now)
+    }
+
+    fn on_received_segment(&mut self, s: &Segment) {
         if s.flags.contains(Flags::SYN) {
             (self.ended_in, self.ended_out, self.reset) = (false, false, false);
             (self.una, self.unit) = (None, None);
@@ -169,22 +180,25 @@ impl Path {
             self.una = Some(s.ack);
             (self.sends, self.unit) = (0, None);
         }
-        self.search.heard(now)
     }
 
-    /// Processes a segment that will be sent. Splits it to the size that passes (in [`Segment::segment_size`]),
-    /// and detects a black hole.
-    pub(super) fn on_send(&mut self, now: Instant, s: &mut Segment) -> Verdict {
+    /// Processes a packet that will be sent. Splits a segment to the size that passes (in
+    /// [`Segment::segment_size`]), and detects a black hole.
+    pub(super) fn on_send(&mut self, now: Instant, packet: &mut Packet) -> Verdict {
         self.used = now;
+        match packet {
+            Packet::Tcp(segment) => self.on_send_segment(now, segment),
+            Packet::Coded(packet) => self.on_send_coded(now, packet),
+        }
+    }
+
+    fn on_send_segment(&mut self, now: Instant, s: &mut Segment) -> Verdict {
         if s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK) {
             (self.ended_in, self.ended_out, self.reset) = (false, false, false);
             (self.una, self.unit) = (None, None);
         }
         self.ended_out |= s.flags.contains(Flags::FIN);
         self.reset |= s.flags.contains(Flags::RST);
-        if s.coded().is_some() {
-            return self.on_send_coded(now, s);
-        }
         let mut black_hole = false;
         let (headers, piece) = self.pieces(s);
         if is_large(piece + headers) && self.una == Some(s.seq) {
@@ -208,24 +222,26 @@ impl Path {
     /// Processes a packet of the coding layer that will be sent. It cannot be split. A packet that is too large
     /// is dropped, and TCP repairs the loss with smaller segments. TCP retransmits lost data in units that
     /// begin where an earlier one began, with the first segment that is not acknowledged.
-    fn on_send_coded(&mut self, now: Instant, s: &Segment) -> Verdict {
-        let first = s
-            .coded()
-            .is_some_and(|c| c.index == 0 && matches!(c.kind, CodedKind::Encoded { .. }));
+    fn on_send_coded(&mut self, now: Instant, packet: &CodedPacket) -> Verdict {
+        let first = packet.is_encoded() && packet.header.index == 0;
+        let size = packet.encapsulated_len();
         let mut black_hole = false;
-        if first && is_large(s.encapsulated_len()) {
-            if self.una == Some(s.seq) {
+        if first
+            && is_large(size)
+            && let Some(seq) = packet.first_seq
+        {
+            if self.una == Some(seq) {
                 self.sends = self.sends.saturating_add(1);
             }
-            let before = self.unit.filter(|(at, _)| *at == s.seq);
+            let before = self.unit.filter(|(at, _)| *at == seq);
             let row = before.map_or(0, |(_, n)| n).saturating_add(1);
-            self.unit = Some((s.seq, row));
+            self.unit = Some((seq, row));
             if self.sends.max(row) >= BLACK_HOLE_SENDS {
                 (self.sends, self.unit) = (0, None);
-                black_hole = self.search.restart(now, s.encapsulated_len() as u16);
+                black_hole = self.search.restart(now, size as u16);
             }
         }
-        let drop = s.encapsulated_len() > usize::from(self.search.passes());
+        let drop = size > usize::from(self.search.passes());
         Verdict {
             report: black_hole || drop && first,
             drop,
@@ -233,8 +249,8 @@ impl Path {
     }
 
     /// Adds one datagram to the train. Returns false if the train must be sent before.
-    pub(super) fn push(&mut self, piece: &Segment, most: usize) -> Option<bool> {
-        let (len, ecn) = (piece.encapsulated_len(), piece.ecn.bits());
+    pub(super) fn push(&mut self, piece: &Packet, most: usize) -> Option<bool> {
+        let (len, ecn) = (piece.encapsulated_len(), piece.ecn().bits());
         if !self.train.takes(len, ecn, most) {
             return Some(false);
         }
@@ -274,8 +290,7 @@ mod tests {
     use super::super::pmtu::BASE;
     use super::*;
     use spindle_units::Duration;
-    use spindle_wire::Coded;
-    use spindle_wire::CodingOption;
+    use spindle_wire::{CodedKind, CodingHeader, CodingOption};
 
     const START: SeqNumber = SeqNumber(1000);
 
@@ -293,11 +308,9 @@ mod tests {
     }
 
     /// Packet `index` of a unit that begins at START and `offset`, in a datagram of `len` bytes.
-    fn encoded(offset: u32, index: u8, len: usize) -> Segment {
+    fn encoded(offset: u32, index: u8, len: usize) -> Packet {
         let end = |port| Endpoint::new(IpAddr::from([10, 0, 0, 1]), port);
-        let mut s = Segment::new(end(1), end(2));
-        s.seq = START + offset;
-        s.options.rare_mut().coded = Some(Coded {
+        let header = CodingHeader {
             unit: 0,
             index,
             timestamp: 0,
@@ -307,16 +320,18 @@ mod tests {
                 len: 0,
                 twin: None,
             },
-        });
-        s.payload = vec![0; len - s.encapsulated_len()].into();
-        assert_eq!(s.encapsulated_len(), len);
-        s
+        };
+        let mut packet = CodedPacket::new(end(1), end(2), header);
+        packet.first_seq = Some(START + offset);
+        packet.payload = vec![0; len - packet.encapsulated_len()].into();
+        assert_eq!(packet.encapsulated_len(), len);
+        packet.into()
     }
 
     fn acknowledges(path: &mut Path, offset: u32) {
         let mut ack = Segment::new(path.remote, path.local);
         (ack.flags, ack.ack) = (Flags::ACK, START + offset);
-        path.on_received(at(0), &ack);
+        path.on_received(at(0), &ack.into());
     }
 
     /// Sends a whole unit. Returns the verdict on its first packet.
@@ -386,9 +401,9 @@ mod tests {
         s.seq = START;
         s.payload = vec![0; 1100].into();
         for _ in 0..2 {
-            assert!(!plain.on_send(at(1), &mut s).report);
+            assert!(!plain.on_send_segment(at(1), &mut s).report);
         }
-        assert!(plain.on_send(at(1), &mut s).report);
+        assert!(plain.on_send_segment(at(1), &mut s).report);
         assert!(s.segment_size > 0 && s.segment_size < LEAST);
         for p in [coded, plain] {
             assert_eq!(p.search.passes(), LEAST);
@@ -421,9 +436,9 @@ mod tests {
     fn the_path_mtu_is_reported_with_a_syn_that_offers_coding() {
         let mut syn = Segment::new(path().local, path().remote);
         syn.flags = Flags::SYN;
-        assert!(!path().on_send(at(0), &mut syn).report);
+        assert!(!path().on_send_segment(at(0), &mut syn).report);
         syn.options
             .add_experiment(CodingOption::Code(4).to_option());
-        assert!(path().on_send(at(0), &mut syn).report);
+        assert!(path().on_send_segment(at(0), &mut syn).report);
     }
 }

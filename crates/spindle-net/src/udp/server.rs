@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use polling::{Event, PollMode, Poller};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment};
+use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet};
 
 use super::common::{Output, Route, Secret, Timers};
 use super::ids::{AMPLIFICATION, Bounds, Entry, Ids, Source};
 use super::merge::{self, Merge};
 use super::path::BURST;
 use super::socket::{Buffers, PathFailure, Socket};
-use super::{UdpCounters, clamp_mss, mss_for, payload_for, quoted_id};
+use super::{UdpCounters, clamp_mss, is_scattered, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
 
@@ -212,24 +212,26 @@ impl UdpServer {
         }
     }
 
-    /// Processes a segment with an unknown id. TCP must decide about it, and has this turn to do so. Its answer
-    /// is sent to where the segment came from. Returns whether there is room for the id.
-    fn unknown(&mut self, now: Instant, id: u64, s: &Segment, origin: &Origin) -> bool {
-        let plausible = s.src.port != 0
-            && s.dst.port != 0
-            && !s.flags.contains(Flags::RST)
-            && !s.flags.contains(Flags(Flags::SYN.0 | Flags::FIN.0));
+    /// Processes a packet with an unknown id. The stack must decide about it, and has this turn to do so. Its
+    /// answer is sent to where the packet came from. Returns whether there is room for the id.
+    fn unknown(&mut self, now: Instant, id: u64, packet: &Packet, origin: &Origin) -> bool {
+        let (src, dst) = (packet.src(), packet.dst());
+        let flags = packet.tcp().map_or(Flags::NONE, |s| s.flags);
+        let plausible = src.port != 0
+            && dst.port != 0
+            && !flags.contains(Flags::RST)
+            && !flags.contains(Flags(Flags::SYN.0 | Flags::FIN.0));
         if !plausible {
             self.out.counters.dropped_in += 1;
             return false;
         }
-        let entry = Entry::new(now, (id, (s.dst, s.src)), origin.way, origin.socket);
+        let entry = Entry::new(now, (id, (dst, src)), origin.way, origin.socket);
         let room = self.ids.insert(id, entry);
         self.udp.refused += u64::from(!room);
         room
     }
 
-    fn segment(
+    fn packet(
         &mut self,
         now: Instant,
         (id, inner): (u64, Ecn),
@@ -241,17 +243,17 @@ impl UdpServer {
         let ends = (remote, virtual_addr(0, 0));
         let read = Ecn::decapsulated(inner, origin.ecn)
             .and_then(|ecn| merge::read(ends, ecn, datagram).ok());
-        let Some((s, at)) = read else {
+        let Some((packet, at)) = read else {
             self.out.counters.dropped_in += 1;
             return;
         };
-        if known.is_none() && !self.unknown(now, id, &s, origin) {
+        if known.is_none() && !self.unknown(now, id, &packet, origin) {
             return;
         }
         let Some(entry) = self.ids.get(id) else {
             return;
         };
-        if (s.src, s.dst) != (entry.path.remote, entry.path.local) {
+        if (packet.src(), packet.dst()) != (entry.path.remote, entry.path.local) {
             // An id belongs to one subflow only.
             self.out.counters.dropped_in += 1;
             return;
@@ -261,13 +263,13 @@ impl UdpServer {
             entry.credit(datagram.len());
             entry.way = origin.way;
             entry.heard = now;
-            if entry.completes(&s) {
+            if entry.completes(&packet) {
                 self.ids.prove(id);
             } else if entry.wants_challenge() && entry.may_challenge(now) {
                 self.send_challenge(now, id, origin);
             }
-        } else if s.options.token.is_some() {
-            // This is one of several addresses. The challenge is smaller than the segment that arrived.
+        } else if is_scattered(&packet) {
+            // This is one of several addresses. The challenge is smaller than the packet that arrived.
             entry.scatters = true;
             if !entry.knows(origin.way.0) {
                 self.send_challenge(now, id, origin);
@@ -283,11 +285,11 @@ impl UdpServer {
             self.out.counters.dropped_in += u64::from(elsewhere);
             return;
         };
-        if entry.path.on_received(now, &s) {
+        if entry.path.on_received(now, &packet) {
             self.timers.arm(&mut entry.path, id);
         }
-        let mut sink = |s| sink(Arrival::Segment(s));
-        self.merge.push(s, &datagram[at..], &mut sink);
+        let mut sink = |p| sink(Arrival::Packet(p));
+        self.merge.push(packet, &datagram[at..], &mut sink);
     }
 
     fn datagram(
@@ -302,7 +304,7 @@ impl UdpServer {
         };
         match kind {
             EncapsulationKind::Data(inner) | EncapsulationKind::Coded(inner) => {
-                self.segment(now, (id, inner), (datagram, origin), sink);
+                self.packet(now, (id, inner), (datagram, origin), sink);
             }
             EncapsulationKind::ChallengeReply(n) => self.adopt(now, id, n, origin),
             EncapsulationKind::Probe(number) => {
@@ -425,30 +427,29 @@ impl Link for UdpServer {
             }
         }
         self.buffers = buffers;
-        self.merge.flush(&mut |s| sink(Arrival::Segment(s)));
+        self.merge.flush(&mut |p| sink(Arrival::Packet(p)));
         Ok(false)
     }
 
-    fn send(&mut self, now: Instant, mut segment: Segment) {
-        let id = id_of(segment.dst.addr).unwrap_or(0);
+    fn send(&mut self, now: Instant, mut packet: Packet) {
+        let id = id_of(packet.dst().addr).unwrap_or(0);
         let Some(entry) = self.ids.get(id) else {
             self.out.counters.dropped_out += 1;
             return;
         };
-        clamp_mss(&mut segment, self.options.max_mtu, entry.way.0.is_ipv4());
-        if !entry.pays_for(&segment) {
+        clamp_mss(&mut packet, self.options.max_mtu, entry.way.0.is_ipv4());
+        if !entry.pays_for(&packet) {
             self.out.counters.dropped_out += 1;
             return;
         }
-        if segment.options.token.is_some() {
+        if is_scattered(&packet) {
             entry.scatters = true;
             let (way, socket) = entry.any_way(self.secret.draw());
-            // Earlier segments are sent to the subflow's own address.
+            // Earlier packets are sent to the subflow's own address.
             let own = &self.sockets[entry.socket];
             self.out.train(now, &mut entry.path, own, entry.way);
             let socket = &self.sockets[socket];
-            self.out
-                .segment(now, (&mut entry.path, socket, way), segment);
+            self.out.packet(now, (&mut entry.path, socket, way), packet);
             self.out.train(now, &mut entry.path, socket, way);
             self.out.reclaim(&mut entry.path);
             return;
@@ -457,7 +458,7 @@ impl Link for UdpServer {
             self.dirty.push(id);
         }
         let whole = (&mut entry.path, &self.sockets[entry.socket], entry.way);
-        self.out.segment(now, whole, segment);
+        self.out.packet(now, whole, packet);
     }
 
     fn flush(&mut self, now: Instant) -> io::Result<()> {

@@ -9,7 +9,7 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_net::{Arrival, Link, LinkCounters};
 use spindle_units::Instant;
-use spindle_wire::{Flags, Segment};
+use spindle_wire::{Flags, Packet};
 
 /// Segments sent with an experimental option (RFC 6994).
 #[derive(Debug, Default)]
@@ -62,20 +62,22 @@ impl<L: Link> Link for Lossy<L> {
         })
     }
 
-    fn send(&mut self, now: Instant, segment: Segment) {
-        let rare = segment.options.rare.as_ref();
-        if rare.is_some_and(|r| !r.experimental.is_empty()) {
+    fn send(&mut self, now: Instant, packet: Packet) {
+        if let Packet::Tcp(segment) = &packet
+            && let Some(rare) = &segment.options.rare
+            && !rare.experimental.is_empty()
+        {
             let of = match segment.flags.contains(Flags::SYN) {
                 true => &self.experiments.handshakes,
                 false => &self.experiments.beyond,
             };
             of.fetch_add(1, Ordering::Relaxed);
         }
-        for piece in segment.pieces() {
+        packet.for_each_piece(|piece| {
             if !lost(&mut self.rng[1], self.threshold) {
                 self.link.send(now, piece);
             }
-        }
+        });
     }
 
     fn flush(&mut self, now: Instant) -> io::Result<()> {

@@ -11,7 +11,7 @@ use polling::{Event, Events, PollMode, Poller};
 use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
 use spindle_net::memory::MemoryPort;
 use spindle_units::Instant;
-use spindle_wire::Segment;
+use spindle_wire::Packet;
 use tun_rs::SyncDevice;
 
 use crate::error::TestbedError;
@@ -170,7 +170,7 @@ impl Driver {
             match attachment {
                 Attachment::Spindle(port) => {
                     let poller = poller.clone();
-                    port.on_segments(move || {
+                    port.on_packets(move || {
                         // This fails only if the system has no eventfd left.
                         let _ = poller.notify();
                     });
@@ -206,7 +206,7 @@ impl Driver {
         let mut events = Events::new();
         while !self.stop.load(Ordering::Acquire) {
             self.advance();
-            let mut more = self.take_segments();
+            let mut more = self.take_packets();
             let keys: Vec<usize> = events.iter().map(|e| e.key).collect();
             for key in keys {
                 more |= self.read(key);
@@ -260,7 +260,7 @@ impl Driver {
     fn deliver(&mut self, host: HostId, address: Address, packet: SimPacket) {
         let host = host.0 as usize;
         let taken = match &self.attachments[host] {
-            Attachment::Spindle(port) => packet.into_segment().is_some_and(|s| port.send(s)),
+            Attachment::Spindle(port) => packet.into_packet().is_some_and(|p| port.send(p)),
             Attachment::Devices(devices) => {
                 let interface = (address.0 - self.first[host]) as usize;
                 packet.write(&mut self.out)
@@ -296,15 +296,15 @@ impl Driver {
             let Ok(len) = devices[interface].recv(&mut self.buffer) else {
                 return false;
             };
-            if let Some((packet, to)) = SimPacket::packet(&self.buffer[..len]) {
+            if let Some((packet, to)) = SimPacket::from_bytes(&self.buffer[..len]) {
                 self.inject((host as u32, interface as u32), packet, to);
             }
         }
         true
     }
 
-    /// Takes the segments that Spindle hosts have sent. Returns whether more may be waiting.
-    fn take_segments(&mut self) -> bool {
+    /// Takes the packets that Spindle hosts have sent. Returns whether more may be waiting.
+    fn take_packets(&mut self) -> bool {
         let mut more = false;
         for host in 0..self.attachments.len() {
             for taken in 0.. {
@@ -315,22 +315,22 @@ impl Driver {
                 let Attachment::Spindle(port) = &self.attachments[host] else {
                     break;
                 };
-                let Some(segment) = port.recv() else { break };
-                self.take(segment);
+                let Some(packet) = port.recv() else { break };
+                self.take(packet);
             }
         }
         more
     }
 
-    fn take(&mut self, segment: Segment) {
-        let Some(from) = spindle_experiment::hosts::place_of(segment.src.addr) else {
+    fn take(&mut self, packet: Packet) {
+        let Some(from) = spindle_experiment::hosts::place_of(packet.src().addr) else {
             return;
         };
-        for piece in segment.pieces() {
-            if let Some((packet, to)) = SimPacket::segment(piece) {
+        packet.for_each_piece(|piece| {
+            if let Some((packet, to)) = SimPacket::from_packet(piece) {
                 self.inject(from, packet, to);
             }
-        }
+        });
     }
 
     fn finish(&mut self) -> FabricReport {

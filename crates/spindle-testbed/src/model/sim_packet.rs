@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use spindle_experiment::hosts::{class, place_of};
 use spindle_experiment::rng::hash64;
-use spindle_fabric::{Class, Packet};
+use spindle_fabric::Class;
 use spindle_wire::{
     Checksums, ENCAPSULATION_HEADER_LEN, Ecn, EncapsulationHeader, EncapsulationKind, IpFields,
-    IpHeader, Segment, mark_ce, protocol,
+    IpHeader, Packet, Segment, mark_ce, protocol,
 };
 
 /// Length of a UDP header (RFC 768).
@@ -28,14 +28,14 @@ pub struct SimPacket {
 enum Form {
     /// A whole IPv4 or IPv6 packet.
     Bytes(Vec<u8>),
-    /// A segment that was never encoded as bytes. If both ends are Spindle, no bytes are needed.
-    Segment(Box<Segment>),
+    /// A packet that was never encoded as bytes. If both ends are Spindle, no bytes are needed.
+    Value(Box<Packet>),
 }
 
 impl SimPacket {
     /// A whole IP packet, with the host and interface that it is addressed to. `None` if it is not addressed to
     /// a host of the experiment (neighbour discovery and the like).
-    pub fn packet(bytes: &[u8]) -> Option<(Self, (u32, u32))> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, (u32, u32))> {
         let (dst, (dscp, ecn), (hash, key), is_data) =
             match Segment::parse_headers(bytes, Checksums::Trust) {
                 Ok((s, payload)) => (
@@ -63,31 +63,34 @@ impl SimPacket {
         Some((carried, place))
     }
 
-    /// A segment, with the host and interface that it is addressed to. `None` if it is not addressed to a host
-    /// of the experiment.
-    pub fn segment(segment: Segment) -> Option<(Self, (u32, u32))> {
-        let place = place_of(segment.dst.addr)?;
+    /// A packet of a Spindle host, with the host and interface that it is addressed to. `None` if it is not
+    /// addressed to a host of the experiment.
+    pub fn from_packet(packet: Packet) -> Option<(Self, (u32, u32))> {
+        let place = place_of(packet.dst().addr)?;
         let carried = Self {
-            wire_len: segment.wire_len() as u32,
-            hash: segment.flow_hash(),
-            key: segment.flow_key(),
-            is_data: !segment.payload.is_empty(),
-            ecn: segment.ecn,
-            dscp: segment.dscp,
-            form: Form::Segment(Box::new(segment)),
+            wire_len: packet.wire_len() as u32,
+            hash: packet.flow_hash(),
+            key: packet.flow_key(),
+            is_data: !packet.payload().is_empty(),
+            ecn: packet.ecn(),
+            dscp: packet.dscp(),
+            form: Form::Value(Box::new(packet)),
         };
         Some((carried, place))
     }
 
-    /// The packet as a segment for a Spindle host. `None` if it is not a TCP segment, or malformed.
-    pub fn into_segment(self) -> Option<Segment> {
+    /// The packet for a Spindle host. `None` if a kernel sent it and it is not a TCP segment, or malformed.
+    pub fn into_packet(self) -> Option<Packet> {
         match self.form {
-            Form::Segment(segment) => Some(*segment),
-            Form::Bytes(bytes) => Segment::from_ip(&Bytes::from(bytes), Checksums::Verify).ok(),
+            Form::Value(packet) => Some(*packet),
+            Form::Bytes(bytes) => {
+                let segment = Segment::from_ip(&Bytes::from(bytes), Checksums::Verify);
+                segment.ok().map(Packet::Tcp)
+            }
         }
     }
 
-    /// Writes the packet as bytes for a kernel to `out`. Returns false if a segment cannot be encoded.
+    /// Writes the packet as bytes for a kernel to `out`. Returns false if the packet cannot be encoded.
     pub fn write(&self, out: &mut Vec<u8>) -> bool {
         out.clear();
         match &self.form {
@@ -95,7 +98,7 @@ impl SimPacket {
                 out.extend_from_slice(bytes);
                 true
             }
-            Form::Segment(segment) => segment.encode_ip(&IpFields::default(), out).is_ok(),
+            Form::Value(packet) => packet.encode_ip(&IpFields::default(), out).is_ok(),
         }
     }
 }
@@ -136,7 +139,7 @@ fn carries_data(bytes: &[u8], ip: &IpHeader) -> bool {
     }
 }
 
-impl Packet for SimPacket {
+impl spindle_fabric::Packet for SimPacket {
     fn wire_len(&self) -> u32 {
         self.wire_len
     }
@@ -167,7 +170,7 @@ impl Packet for SimPacket {
             Form::Bytes(bytes) => {
                 mark_ce(bytes);
             }
-            Form::Segment(segment) => segment.ecn = Ecn::Ce,
+            Form::Value(packet) => packet.set_ecn(Ecn::Ce),
         }
     }
 }
@@ -176,6 +179,7 @@ impl Packet for SimPacket {
 mod tests {
     use super::*;
     use spindle_experiment::hosts::address;
+    use spindle_fabric::Packet as _;
     use spindle_wire::Endpoint;
 
     fn segment(payload: &'static [u8]) -> Segment {
@@ -190,20 +194,25 @@ mod tests {
     fn bytes_and_segments_have_the_same_properties() {
         let s = segment(b"hello");
         let bytes = s.to_packet(&IpFields::default()).unwrap();
-        let (a, to_a) = SimPacket::packet(&bytes).unwrap();
-        let (b, to_b) = SimPacket::segment(s).unwrap();
+        let (a, to_a) = SimPacket::from_bytes(&bytes).unwrap();
+        let (b, to_b) = SimPacket::from_packet(s.into()).unwrap();
         assert_eq!((to_a, to_b), ((0, 1), (0, 1)));
         assert_eq!(a.wire_len(), b.wire_len());
         assert_eq!(a.flow_hash(), b.flow_hash());
         assert_eq!((a.is_data(), b.is_data()), (true, true));
-        assert!(!SimPacket::segment(segment(b"")).unwrap().0.is_data());
+        assert!(
+            !SimPacket::from_packet(segment(b"").into())
+                .unwrap()
+                .0
+                .is_data()
+        );
         for mut carried in [a, b] {
             assert!(carried.ecn_capable());
             carried.mark_ce();
             let mut out = Vec::new();
             assert!(carried.write(&mut out));
-            let back = carried.into_segment().unwrap();
-            assert_eq!((back.ecn, back.payload.len()), (Ecn::Ce, 5));
+            let back = carried.into_packet().unwrap();
+            assert_eq!((back.ecn(), back.payload().len()), (Ecn::Ce, 5));
             assert_eq!(out.len(), bytes.len());
         }
     }
@@ -218,7 +227,7 @@ mod tests {
         let len = bytes.len() as u16;
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
         bytes[10..12].fill(0);
-        SimPacket::packet(&bytes).unwrap().0
+        SimPacket::from_bytes(&bytes).unwrap().0
     }
 
     #[test]
@@ -243,9 +252,9 @@ mod tests {
     fn other_protocols_are_carried_and_foreign_packets_are_not() {
         let mut bytes = segment(b"x").to_packet(&IpFields::default()).unwrap();
         bytes[9] = 17;
-        let (udp, to) = SimPacket::packet(&bytes).unwrap();
-        assert!(udp.is_data() && to == (0, 1) && udp.clone().into_segment().is_none());
-        assert!(SimPacket::packet(&[]).is_none());
-        assert!(SimPacket::packet(&[0x60; 60]).is_none());
+        let (udp, to) = SimPacket::from_bytes(&bytes).unwrap();
+        assert!(udp.is_data() && to == (0, 1) && udp.clone().into_packet().is_none());
+        assert!(SimPacket::from_bytes(&[]).is_none());
+        assert!(SimPacket::from_bytes(&[0x60; 60]).is_none());
     }
 }

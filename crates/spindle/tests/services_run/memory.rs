@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
 use spindle_wire::{
-    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Segment, SeqNumber,
+    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet, Segment, SeqNumber,
 };
 
 use crate::program::wait_for;
@@ -80,7 +80,8 @@ impl Host {
             let segment = match header.kind {
                 EncapsulationKind::Data(_) => {
                     let bytes = datagram.to_vec().into();
-                    Segment::decapsulate((ends[0], ends[1]), Ecn::NotEct, &bytes).ok()
+                    let packet = Packet::decapsulate((ends[0], ends[1]), Ecn::NotEct, &bytes);
+                    packet.ok().and_then(Packet::into_tcp)
                 }
                 _ => None,
             };

@@ -3,7 +3,7 @@
 use spindle_experiment::rng::{Purpose, Streams};
 use spindle_experiment::scenario::ResponseLoss;
 use spindle_mptcp::{ConnectionInfo, Handle, Stack};
-use spindle_wire::{Endpoint, Segment};
+use spindle_wire::{Endpoint, Packet};
 
 use crate::driver::ids::FlowId;
 
@@ -62,12 +62,12 @@ impl Script {
         }
     }
 
-    /// Whether this segment, which its host is sending, is lost.
-    pub(crate) fn loses(&mut self, segment: &Segment) -> bool {
-        if self.pending.is_empty() || segment.payload.is_empty() {
+    /// Whether this packet, which its host is sending, is lost.
+    pub(crate) fn loses(&mut self, packet: &Packet) -> bool {
+        if self.pending.is_empty() || packet.payload().is_empty() {
             return false;
         }
-        let ends = (segment.src, segment.dst);
+        let ends = (packet.src(), packet.dst());
         let mut lost = false;
         for p in self.pending.iter_mut().filter(|p| p.ends.contains(&ends)) {
             p.seen += 1;
@@ -93,7 +93,7 @@ pub(super) fn bytes_of(packets: u32, stack: &Stack, server: Option<Handle>) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spindle_wire::Payload;
+    use spindle_wire::{Payload, Segment};
     use std::net::Ipv4Addr;
 
     fn end(n: u8) -> Endpoint {
@@ -113,7 +113,7 @@ mod tests {
             ..Segment::new(end(1), end(to))
         };
         let all = [(2, 0), (2, 9), (3, 9), (2, 9), (2, 9)];
-        let lost = all.map(|(to, len)| script.loses(&segment(to, len)));
+        let lost = all.map(|(to, len)| script.loses(&segment(to, len).into()));
         assert_eq!(lost, [false, false, false, true, false]);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spindle_codes::Tracker;
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Checksums, CodedKind, Ecn, Segment};
+use spindle_wire::{Checksums, CodedKind, CodedPacket, Ecn, Segment};
 
 use super::CodingCounters;
 use super::UNSPECIFIED_ENDPOINT;
@@ -131,7 +131,7 @@ impl Decoder {
         &mut self,
         now: Instant,
         (code, hold): (&UnitCode, Option<Duration>),
-        packet: &Segment,
+        packet: &CodedPacket,
         counters: &mut CodingCounters,
         up: &mut VecDeque<Segment>,
     ) -> Fate {
@@ -174,7 +174,7 @@ impl Decoder {
         &mut self,
         code: &UnitCode,
         hold: Option<Duration>,
-        packet: &Segment,
+        packet: &CodedPacket,
         up: &mut VecDeque<Segment>,
     ) -> Fate {
         let before = up.len();
@@ -200,7 +200,7 @@ impl Decoder {
         &mut self,
         code: &UnitCode,
         number: u64,
-        packet: &Segment,
+        packet: &CodedPacket,
         up: &mut VecDeque<Segment>,
     ) {
         if !code.is_systematic() {
@@ -231,12 +231,10 @@ impl Decoder {
     fn sort_in(
         &mut self,
         code: &UnitCode,
-        packet: &Segment,
+        packet: &CodedPacket,
         counters: &mut CodingCounters,
     ) -> Result<(), Fate> {
-        let Some(coded) = packet.coded() else {
-            return Err(Fate::Useless);
-        };
+        let coded = &packet.header;
         let CodedKind::Encoded {
             sources,
             total,
@@ -470,7 +468,7 @@ impl Decoder {
 
 impl Unit {
     /// Segment `index`, if it arrived as it is.
-    fn source(&self, index: usize, packet: &Segment) -> Option<Segment> {
+    fn source(&self, index: usize, packet: &CodedPacket) -> Option<Segment> {
         if index >= self.k || self.sources >> index & 1 == 0 {
             return None;
         }
@@ -486,7 +484,7 @@ impl Unit {
     }
 
     /// The segment with the endpoints of `packet`, and with the unit's mark.
-    fn addressed(&self, mut segment: Segment, packet: &Segment) -> Segment {
+    fn addressed(&self, mut segment: Segment, packet: &CodedPacket) -> Segment {
         (segment.src, segment.dst) = (packet.src, packet.dst);
         if self.marked && matches!(segment.ecn, Ecn::Ect0 | Ecn::Ect1) {
             segment.ecn = Ecn::Ce;
@@ -496,7 +494,7 @@ impl Unit {
 
     /// The unit's segments, or `None` if its packets do not decode to segments of this connection. `packet` is
     /// the last of its packets.
-    fn segments(self, code: &UnitCode, packet: &Segment) -> Option<Vec<Segment>> {
+    fn segments(self, code: &UnitCode, packet: &CodedPacket) -> Option<Vec<Segment>> {
         let segments = match &self.twin {
             Some(twin) if twin.len() == self.k => twin.to_vec(),
             Some(_) => return None,
@@ -513,7 +511,7 @@ impl Unit {
 
 /// Parses a symbol as a segment, as its checksum must confirm. The code point is that of `packet`;
 /// [`Unit::addressed`] sets the endpoints.
-fn read(bytes: &Bytes, packet: &Segment) -> Option<Segment> {
+fn read(bytes: &Bytes, packet: &CodedPacket) -> Option<Segment> {
     // ECN-capable segments are sent as such (RFC 3168), and all of a unit's packets show it.
     let ecn = match packet.ecn {
         Ecn::NotEct => Ecn::NotEct,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spindle_codes::{Body, Source};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{CODING_CLOCK, Coded, CodedKind, Ecn, Payload, Segment};
+use spindle_wire::{
+    CODING_CLOCK, CodedKind, CodedPacket, CodingHeader, Ecn, Packet, Payload, Segment,
+};
 
 use super::codec::UnitCode;
 use super::estimator::Estimator;
@@ -41,7 +43,7 @@ impl Encoder {
         (config, code): (&CodingConfig, &UnitCode),
         segment: Segment,
         (estimator, counters): (&mut Estimator, &mut CodingCounters),
-        out: &mut impl Extend<Segment>,
+        out: &mut impl Extend<Packet>,
     ) {
         if self.cache.is_empty() {
             self.target = self
@@ -60,7 +62,7 @@ impl Encoder {
         now: Instant,
         (config, code): (&CodingConfig, &UnitCode),
         (estimator, counters): (&mut Estimator, &mut CodingCounters),
-        out: &mut impl Extend<Segment>,
+        out: &mut impl Extend<Packet>,
     ) {
         if self.cache.is_empty() {
             return;
@@ -163,13 +165,8 @@ impl Base {
         index: usize,
         (len, payload): (u16, Payload),
         twin: Option<Arc<[Segment]>>,
-    ) -> Segment {
-        let mut packet = Segment::new(first.src, first.dst);
-        packet.ecn = first.ecn;
-        packet.payload = payload;
-        // Not part of the packet on the wire. A link recognises retransmissions by it.
-        packet.seq = first.seq;
-        packet.options.rare_mut().coded = Some(Coded {
+    ) -> CodedPacket {
+        let header = CodingHeader {
             unit: self.unit,
             index: index as u8,
             timestamp: self.timestamp,
@@ -179,13 +176,17 @@ impl Base {
                 len,
                 twin,
             },
-        });
+        };
+        let mut packet = CodedPacket::new(first.src, first.dst, header);
+        packet.ecn = first.ecn;
+        packet.payload = payload;
+        packet.first_seq = Some(first.seq);
         packet
     }
 
     /// The packets of a unit whose payloads are only lengths. Each packet is as long as it would be with bytes,
     /// and refers to the segments themselves.
-    fn twins(self, sources: &Arc<[Segment]>) -> impl Iterator<Item = Segment> {
+    fn twins(self, sources: &Arc<[Segment]>) -> impl Iterator<Item = Packet> {
         let len = |s: &Segment| s.tcp_header_len() + s.payload.len();
         let longest = sources.iter().map(len).max().unwrap_or(0);
         let ecn = common_ecn(sources);
@@ -193,13 +194,13 @@ impl Base {
             let symbol = (longest as u16, Payload::Length(longest as u32));
             let mut packet = self.packet(&sources[0], index, symbol, Some(sources.clone()));
             packet.ecn = ecn;
-            packet
+            Packet::Coded(packet)
         })
     }
 
     /// The packets of a unit of real bytes. There are none if a segment cannot be encoded as bytes, which TCP
     /// takes for loss.
-    fn symbols(self, sources: &[Segment], code: &UnitCode) -> Vec<Segment> {
+    fn symbols(self, sources: &[Segment], code: &UnitCode) -> Vec<Packet> {
         let mut bytes = Vec::with_capacity(sources.len());
         for s in sources {
             let mut out = Vec::with_capacity(s.tcp_header_len() + s.payload.len());
@@ -220,7 +221,7 @@ impl Base {
         let packets = symbols.into_iter().enumerate().map(|(index, symbol)| {
             let mut packet = self.packet(&sources[0], index, symbol, None);
             packet.ecn = ecn;
-            packet
+            Packet::Coded(packet)
         });
         packets.collect()
     }

@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use spindle_units::{BitRate, Duration, Instant};
 use spindle_wire::{
-    CODING_CLOCK, CODING_OVERHEAD, Coded, CodedKind, CodingOption, Endpoint, ExperimentId,
-    Experimental, Flags, Segment, SeqNumber,
+    CODING_CLOCK, CODING_OVERHEAD, CodedKind, CodedPacket, CodingHeader, CodingOption, Endpoint,
+    ExperimentId, Experimental, Flags, Packet, Segment, SeqNumber,
 };
 
 use super::{Stage, StageContext, has_priority};
@@ -254,11 +254,11 @@ struct Echo {
 
 impl Echo {
     /// The echo of an encoded packet that has arrived.
-    fn of(now: Instant, packet: &Segment, coded: &Coded) -> Self {
+    fn of(now: Instant, packet: &CodedPacket) -> Self {
         Self {
-            unit: coded.unit,
-            index: coded.index,
-            timestamp: coded.timestamp,
+            unit: packet.header.unit,
+            index: packet.header.index,
+            timestamp: packet.header.timestamp,
             since: now,
             ends: (packet.dst, packet.src),
             dscp: packet.dscp,
@@ -337,7 +337,7 @@ impl Coding {
         }
     }
 
-    fn flush_unit(&mut self, now: Instant, out: &mut VecDeque<Segment>) {
+    fn flush_unit(&mut self, now: Instant, out: &mut VecDeque<Packet>) {
         let estimator = &mut *self.estimator.get();
         let with = (&*self.config, &self.code);
         self.encoder
@@ -392,10 +392,8 @@ impl Coding {
     }
 
     /// An acknowledgement by the coding layer itself.
-    fn acknowledge(&mut self, now: Instant, echo: Echo) -> Segment {
-        let mut ack = Segment::new(echo.ends.0, echo.ends.1);
-        ack.dscp = echo.dscp;
-        ack.options.rare_mut().coded = Some(Coded {
+    fn acknowledge(&mut self, now: Instant, echo: Echo) -> Packet {
+        let header = CodingHeader {
             unit: echo.unit,
             index: echo.index,
             timestamp: echo.at(now),
@@ -403,35 +401,28 @@ impl Coding {
                 arrived: self.counters.packets_received as u32,
                 decoded: self.counters.units_decoded as u32,
             },
-        });
+        };
         self.counters.acks_sent += 1;
-        ack
+        let mut ack = CodedPacket::new(echo.ends.0, echo.ends.1, header);
+        ack.dscp = echo.dscp;
+        Packet::Coded(ack)
     }
-}
 
-impl Coding {
     /// Processes an encoded packet.
     fn take_encoded(
         &mut self,
         now: Instant,
-        segment: &Segment,
+        packet: &CodedPacket,
         up: &mut VecDeque<Segment>,
-        out: &mut VecDeque<Segment>,
+        out: &mut VecDeque<Packet>,
     ) {
-        let Some(coded) = segment.coded() else { return };
-        if let CodedKind::Ack { .. } = coded.kind {
-            self.process_echo(now, coded.timestamp);
-            return;
-        }
         let with = (&self.code, self.config.hold);
         let before = up.len();
-        let fate = self
-            .decoder
-            .take(now, with, segment, &mut self.counters, up);
+        let fate = self.decoder.take(now, with, packet, &mut self.counters, up);
         if self.config.samples != Samples::Echoes {
             return;
         }
-        let echo = Echo::of(now, segment, coded);
+        let echo = Echo::of(now, packet);
         // TCP will acknowledge the segments that are passed up, and this acknowledgement will carry the echo.
         // An earlier echo that still waits is sent now.
         if fate == Fate::Up && up.len() > before {
@@ -445,7 +436,7 @@ impl Coding {
 }
 
 impl Stage for Coding {
-    fn output(&mut self, cx: &StageContext, mut segment: Segment, out: &mut VecDeque<Segment>) {
+    fn output(&mut self, cx: &StageContext, mut segment: Segment, out: &mut VecDeque<Packet>) {
         let short = self.takes(cx, &segment);
         self.sent += segment.payload.len() as u64;
         if short {
@@ -462,14 +453,14 @@ impl Stage for Coding {
         }
         self.ride(cx.now, &mut segment);
         self.tell(&mut segment);
-        out.push_back(segment);
+        out.push_back(Packet::Tcp(segment));
     }
 
     fn is_buffering(&self) -> bool {
         !self.encoder.is_empty()
     }
 
-    fn flush(&mut self, cx: &StageContext, out: &mut VecDeque<Segment>) {
+    fn flush(&mut self, cx: &StageContext, out: &mut VecDeque<Packet>) {
         self.flush_unit(cx.now, out);
     }
 
@@ -478,13 +469,8 @@ impl Stage for Coding {
         now: Instant,
         mut segment: Segment,
         up: &mut VecDeque<Segment>,
-        out: &mut VecDeque<Segment>,
+        _out: &mut VecDeque<Packet>,
     ) {
-        if segment.coded().is_some() {
-            (self.proven, self.tells) = (true, 0);
-            self.take_encoded(now, &segment, up, out);
-            return;
-        }
         // TCP must not see the option: an acknowledgement with an echo is as much a duplicate as one without
         // (RFC 5681, section 2).
         if let Some(data) = segment.options.take_experiment(ExperimentId::Coding) {
@@ -499,12 +485,26 @@ impl Stage for Coding {
         up.push_back(segment);
     }
 
+    fn input_coded(
+        &mut self,
+        now: Instant,
+        packet: &CodedPacket,
+        up: &mut VecDeque<Segment>,
+        out: &mut VecDeque<Packet>,
+    ) {
+        (self.proven, self.tells) = (true, 0);
+        match packet.header.kind {
+            CodedKind::Encoded { .. } => self.take_encoded(now, packet, up, out),
+            CodedKind::Ack { .. } => self.process_echo(now, packet.header.timestamp),
+        }
+    }
+
     fn next_timeout(&self) -> Option<Instant> {
         let echo = self.echo.map(|e| e.since + ECHO_WAIT);
         crate::types::earliest(echo, self.decoder.next_timeout())
     }
 
-    fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, out: &mut VecDeque<Segment>) {
+    fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>, out: &mut VecDeque<Packet>) {
         if let Some(echo) = self.echo.take_if(|e| e.since + ECHO_WAIT <= now) {
             out.push_back(self.acknowledge(now, echo));
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use spindle_wire::{Flags, Segment};
+use spindle_wire::{Flags, Packet, Segment};
 
 use super::{Stage, StageContext};
 use crate::congestion::{ControllerFactory, Reno};
@@ -186,7 +186,7 @@ impl Scatter {
 }
 
 impl Stage for Scatter {
-    fn output(&mut self, _cx: &StageContext, mut segment: Segment, out: &mut VecDeque<Segment>) {
+    fn output(&mut self, _cx: &StageContext, mut segment: Segment, out: &mut VecDeque<Packet>) {
         segment.dscp = self.dscp;
         if self.takes(&segment) {
             segment.options.token = Some(self.token);
@@ -197,7 +197,7 @@ impl Stage for Scatter {
                 segment.src.port = first + reduce(self.rng.next_u64(), count) as u16;
             }
         }
-        out.push_back(segment);
+        out.push_back(Packet::Tcp(segment));
     }
 
     fn sees_input(&self) -> bool {
@@ -230,7 +230,8 @@ mod tests {
         let mut out = VecDeque::new();
         Scatter::new(config, TOKEN, 7).output(&CX, seg, &mut out);
         assert_eq!(out.len(), 1);
-        out.remove(0).expect("one")
+        let packet = out.pop_front().expect("a packet");
+        packet.into_tcp().expect("a TCP segment")
     }
 
     #[test]
@@ -242,6 +243,8 @@ mod tests {
         let mut stage = Scatter::new(&config, TOKEN, 7);
         let mut out = VecDeque::new();
         (0..4000).for_each(|_| stage.output(&CX, segment(1), &mut out));
+        let out: Vec<Segment> = out.into_iter().filter_map(Packet::into_tcp).collect();
+        assert_eq!(out.len(), 4000);
         for port in 2000..=2003 {
             let of = out.iter().filter(|s| s.src.port == port).count();
             assert!((900..1100).contains(&of), "{port}: {of}");
