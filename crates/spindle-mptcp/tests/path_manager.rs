@@ -603,3 +603,32 @@ fn a_subflow_silent_for_the_user_timeout_ends_while_others_continue() {
     assert_eq!(ends(&b), [SubflowEnd::Dead]);
     assert_eq!((subflows(&b), second.there.port), (1, 999));
 }
+
+#[test]
+fn a_join_that_ends_an_earlier_dead_subflow_completes() {
+    let mut config = config(PathManager::Passive);
+    config.tcp.user_timeout = Duration::from_secs(30);
+    let (mut b, mut first) = Bench::server(config, StackConfig::default());
+    b.join(end("10.0.1.2:999"), 3, 0);
+    let (heard, handle) = (b.now, b.handle.unwrap());
+    while b.now.since(heard) < Duration::from_secs(28) {
+        let data = spindle_wire::Payload::Length(20_000);
+        b.stack.send(b.now, handle, data).unwrap();
+        let mut out = b.drain();
+        out.extend(within(&mut b, 1));
+        first.take(&out);
+        let acked = b.stack.info(handle).unwrap().sent;
+        let seg = b.data_ack(&first, acked);
+        let more = b.push(seg);
+        first.take(&more);
+    }
+    assert_eq!(ends(&b), []);
+    // The next retransmission timeout of the silent subflow would end it. The join is established before.
+    b.now = heard + Duration::from_secs(31);
+    let (third, answer) = b.join(end("10.0.1.2:1000"), 3, 0);
+    assert_eq!(ends(&b), [SubflowEnd::Dead]);
+    let fourth = |s: &Segment| (s.src, s.dst, s.ack) == (third.here, third.there, third.seq);
+    assert!(answer.iter().any(fourth), "{answer:?}");
+    let ids = b.stack.info(handle).unwrap().subflows;
+    assert!(ids.iter().map(|s| s.id).eq([0, 2]));
+}

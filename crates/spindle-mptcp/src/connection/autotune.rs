@@ -94,8 +94,8 @@ impl Connection {
 
     #[inline(never)] // only with autotuning
     fn grow_send_buffer(&mut self, most: u64) {
-        let slowest = self.subflows.iter().filter_map(|s| s.tx.srtt()).max();
-        let on_the_way = self.subflows.iter().map(|s| {
+        let slowest = self.subflows.remaining().filter_map(|s| s.tx.srtt()).max();
+        let on_the_way = self.subflows.remaining().map(|s| {
             let cwnd = s.tx.cc.cwnd();
             match (s.tx.srtt().filter(|t| !t.is_zero()), slowest) {
                 (Some(own), Some(all)) => {
@@ -128,7 +128,7 @@ impl Connection {
             return;
         };
         let times = |s: &crate::subflow::Subflow| s.rx.rtt().or(s.tx.srtt());
-        let Some(rtt) = self.subflows.iter().filter_map(times).max() else {
+        let Some(rtt) = self.subflows.remaining().filter_map(times).max() else {
             return;
         };
         if let Some(wanted) = tuning.on_read(now, bytes, rtt, mss) {

@@ -4,7 +4,7 @@ use spindle_units::Instant;
 use spindle_wire::{Dss, Mapping, MpTcpRst, Options, Packet, RareOptions, Segment};
 
 use super::ended::{SubflowEnd, is_known};
-use super::subflow_table::{Marks, SubflowSummary};
+use super::subflow_table::Marks;
 use super::{Connection, ConnectionEvent, Role};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
@@ -98,13 +98,21 @@ impl Connection {
                 .first()
                 .is_some_and(|s| s.state == TcpState::SynSent)
         {
-            self.subflows.clear();
+            self.subflows.end_all();
+            self.subflows.remove_ended();
             self.finish(CloseReason::Aborted);
         }
     }
 
-    /// Ends the connection at once: RST on every subflow, with MP_FASTCLOSE (RFC 8684, section 3.5, option R).
-    pub(crate) fn abort_with(&mut self, now: Instant, reason: CloseReason) {
+    /// Ends the connection at the request of the application or of the stack. See [`Self::abort_with`].
+    pub(crate) fn abort(&mut self, now: Instant, reason: CloseReason) {
+        self.abort_with(now, reason);
+        self.subflows.remove_ended();
+    }
+
+    /// Ends the connection in the middle of a step: RST on every subflow, with MP_FASTCLOSE (RFC 8684, section
+    /// 3.5, option R).
+    pub(super) fn abort_with(&mut self, now: Instant, reason: CloseReason) {
         let mut options = Options::default();
         if let Some(mp) = self.multipath()
             && reason != CloseReason::PeerAborted
@@ -116,6 +124,9 @@ impl Connection {
         }
         for i in 0..self.subflows.len() {
             let state = self.subflows[i].state;
+            if self.subflows.has_ended(i) {
+                continue;
+            }
             if state.is_synchronized() && state != TcpState::TimeWait
                 || state == TcpState::SynReceived
             {
@@ -126,13 +137,13 @@ impl Connection {
             self.note_end(now, i, SubflowEnd::ConnectionEnded(reason));
             self.note_past(i);
         }
-        self.subflows.clear();
+        self.subflows.end_all();
         self.finish(reason);
     }
 
     /// The stack needs memory. Ends the connection and drops its stored data.
     pub(crate) fn evict(&mut self, now: Instant) {
-        self.abort_with(now, CloseReason::MemoryPressure);
+        self.abort(now, CloseReason::MemoryPressure);
         self.send.discard();
         self.recv.discard();
         self.scheduling.assigned = super::assigned::Assigned::default();
@@ -173,7 +184,7 @@ impl Connection {
             rare.mp_fail = self.mp.as_mut().and_then(|m| m.fail_due.take());
         }
         let key = self.multipath().and_then(|m| m.key_remote);
-        if self.subflows.len() == 1 && end.is_fatal() && key.is_some() {
+        if self.subflows.remaining_count() == 1 && end.is_fatal() && key.is_some() {
             // The connection ends with this subflow. An RST alone would not indicate this (RFC 8684, section
             // 3.5).
             options.rare_mut().mp_fastclose = key;
@@ -189,8 +200,8 @@ impl Connection {
     pub(super) fn lose_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let initial = self.subflows[i].origin == Origin::Initial;
         let reason = end.close_reason(initial);
-        self.drop_subflow(now, i, end);
-        if !self.subflows.is_empty() {
+        self.end_subflow(now, i, end);
+        if self.subflows.remaining_count() > 0 {
             self.note_cut_off(now, reason);
             return;
         }
@@ -204,40 +215,41 @@ impl Connection {
         }
     }
 
-    /// Removes subflow `i`. Data that it did not deliver are reinjected on other subflows or wait for a further
+    /// Ends subflow `i`. Data that it did not deliver are reinjected on other subflows or wait for a further
     /// one.
-    fn drop_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
-        let last = self.subflows.len() == 1;
+    fn end_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
+        let last = self.subflows.remaining_count() == 1;
         if !last {
             self.reinject_all_from(i);
         }
-        self.remove_subflow(now, i, end);
+        self.record_end(now, i, end);
         if last && self.outlives_its_subflows() {
             self.reinject_all();
         }
     }
 
-    fn remove_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
+    /// Marks subflow `i` as ended and reports its end to all parts of the connection that know its identifier.
+    fn record_end(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         self.announce_lost(now, i, end);
         self.note_end(now, i, end);
         self.note_past(i);
-        let sf = self.subflows.remove(i);
-        self.coupling.deactivate(usize::from(sf.id));
-        self.extensions.parities.forget(sf.id);
-        let known = is_known(&sf);
+        self.subflows.end(i);
+        let (id, known) = (self.subflows[i].id, is_known(&self.subflows[i]));
+        self.coupling.deactivate(usize::from(id));
+        self.extensions.parities.forget(id);
         if self.connected && !matches!(self.teardown.closed, Some(CloseReason::Finished)) {
             self.outbox.push_event(match known {
-                true => ConnectionEvent::SubflowDown(sf.id),
-                false => ConnectionEvent::JoinFailed(sf.id),
+                true => ConnectionEvent::SubflowDown(id),
+                false => ConnectionEvent::JoinFailed(id),
             });
         }
-        self.forget_signals_of(sf.id);
-        self.scheduling.reinjections.forget(sf.id);
-        self.scheduling.scheduler.forget(sf.id);
+        self.forget_signals_of(id);
+        self.scheduling.reinjections.forget(id);
+        self.scheduling.scheduler.forget(id);
         if let Some(r) = &mut self.policy.sender {
-            r.on_subflow_ended(sf.id);
+            r.on_subflow_ended(id);
         }
-        self.identifiers.give_back(sf.id, known);
+        self.identifiers.give_back(id, known);
         self.on_late_subflow();
     }
 
@@ -379,15 +391,16 @@ impl Connection {
         self.reap(now);
     }
 
-    /// Removes closed subflows. Ends the connection if every subflow is closed or in TIME_WAIT.
+    /// The end of a step in which a subflow was closed or has ended. Removes these subflows. Ends the connection
+    /// if every subflow is closed or in TIME_WAIT.
     #[cold] // the end of a subflow
     pub(super) fn reap(&mut self, now: Instant) {
-        let closed = |o: &SubflowSummary| o.is(Marks::CLOSED);
-        while self.subflows.marks().any(Marks::CLOSED)
-            && let Some(i) = self.subflows.summaries().iter().position(closed)
-        {
-            self.drop_subflow(now, i, SubflowEnd::Closed);
+        for i in 0..self.subflows.len() {
+            if self.subflows[i].state == TcpState::Closed && !self.subflows.has_ended(i) {
+                self.end_subflow(now, i, SubflowEnd::Closed);
+            }
         }
+        self.subflows.remove_ended();
         let ended = self.connected && !self.subflows.marks().any(Marks::GOES_ON);
         if ended && self.teardown.closed.is_none() {
             if self.is_delivered() && self.teardown.peer_closed {

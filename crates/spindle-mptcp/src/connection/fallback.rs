@@ -76,7 +76,7 @@ impl Connection {
         map: &ReceivedMap,
         payload: Payload,
     ) -> u64 {
-        let alone = self.subflows.len() == 1;
+        let alone = self.subflows.remaining_count() == 1;
         if let Some(mp) = &mut self.mp {
             mp.fail_due = Some(dsn);
             mp.failing = alone.then(|| Failing {
@@ -117,7 +117,7 @@ impl Connection {
         mp: &MpState,
         m: &Mapping,
     ) -> bool {
-        if self.subflows.len() > 1 {
+        if self.subflows.remaining_count() > 1 {
             return true;
         }
         let delta = self.delta_of(i, mp.idsn_remote, m);
@@ -267,7 +267,7 @@ impl Connection {
         self.end_scatter();
         self.teardown.data_fin_due = false;
         self.unmapped_delta = delta;
-        if let Some(sf) = self.subflows.first() {
+        if let Some(sf) = self.subflows.remaining().next() {
             self.send.right_edge = self
                 .send
                 .right_edge
@@ -319,12 +319,13 @@ impl Connection {
     /// The data-level timer expires although the only subflow delivered its bytes. Falls back if they were
     /// acknowledged without an option. Returns whether this was so.
     pub(super) fn silence_at_timeout(&mut self, now: Instant) -> bool {
-        let [sf] = &*self.subflows else {
+        let Some(i) = self.subflows.only() else {
             return false;
         };
+        let sf = &self.subflows[i];
         let silent = sf.silent_acks > 0 && sf.tx.board.is_empty();
         if silent {
-            self.options_vanished(now, 0);
+            self.options_vanished(now, i);
         }
         silent
     }
@@ -338,7 +339,7 @@ impl Connection {
         let bare = self.mp.as_ref().is_some_and(|m| m.bare_data);
         let missing = rx.misses_mapping();
         let confirmed = self.mp.as_ref().is_some_and(|m| m.confirmed);
-        let alone = self.subflows.len() == 1 && self.extensions.parities.in_blocks();
+        let alone = self.subflows.remaining_count() == 1 && self.extensions.parities.in_blocks();
         if confirmed && (fin || (bare && missing)) && (alone || self.is_linear()) {
             self.options_vanished(now, i);
         }
@@ -359,7 +360,7 @@ impl Connection {
     /// and in order. With parities of blocks this is false, because the peer may have sent a parity that
     /// arrived without its option. Such a parity cannot be distinguished from data.
     fn is_linear(&self) -> bool {
-        let [sf] = &*self.subflows else {
+        let Some(sf) = self.subflows.only().map(|i| &self.subflows[i]) else {
             return false;
         };
         if self.extensions.parities.in_blocks() {

@@ -285,18 +285,16 @@ impl Connection {
         this
     }
 
-    /// A join is established.
-    fn on_subflow_up(&mut self, now: Instant, id: SubflowId) {
+    /// The join of subflow `i` is established.
+    fn on_subflow_up(&mut self, now: Instant, i: usize) {
         match self.role {
             Role::Client => self.counters.subflows_opened += 1,
             Role::Server => self.counters.subflows_accepted += 1,
         }
-        if let Some(i) = self.index(id) {
-            let sf = &mut self.subflows[i];
-            sf.reported_established = true;
-            let (local, remote) = (sf.local, sf.remote);
-            self.paths.up(now, local, remote);
-        }
+        let sf = &mut self.subflows[i];
+        sf.reported_established = true;
+        let (id, local, remote) = (sf.id, sf.local, sf.remote);
+        self.paths.up(now, local, remote);
         self.judge_others(now, id);
         self.on_further_subflow(id);
         self.answer_fins();

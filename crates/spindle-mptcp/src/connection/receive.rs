@@ -38,32 +38,32 @@ impl Connection {
 
     #[inline(never)] // only with a stage
     fn take_through_stage(&mut self, now: Instant, i: usize, seg: &Segment) {
-        let (id, mut up) = (self.subflows[i].id, VecDeque::new());
+        let mut up = VecDeque::new();
         if let Some(stage) = self.subflows[i].stage.as_mut() {
             stage.input(now, seg.clone(), &mut up, &mut self.outbox.packets);
         }
-        self.on_segments_of_stage(now, id, up);
+        self.on_segments_of_stage(now, i, up);
     }
 
     /// Processes a packet of the coding layer for subflow `i`. It is ignored unless the subflow's stage codes.
     pub(crate) fn receive_coded(&mut self, now: Instant, i: usize, packet: &CodedPacket) {
-        let (id, mut up) = (self.subflows[i].id, VecDeque::new());
+        let mut up = VecDeque::new();
         if let Some(stage) = self.subflows[i].stage.as_mut() {
             stage.input_coded(now, packet, &mut up, &mut self.outbox.packets);
         }
-        self.on_segments_of_stage(now, id, up);
+        self.on_segments_of_stage(now, i, up);
         self.settle(now);
     }
 
-    /// Processes the segments that a stage has passed up to its subflow.
+    /// Processes the segments that a stage has passed up to its subflow, as long as the subflow has not ended.
     pub(super) fn on_segments_of_stage(
         &mut self,
         now: Instant,
-        id: SubflowId,
+        i: usize,
         segments: VecDeque<Segment>,
     ) {
         for segment in segments {
-            if let Some(i) = self.index(id) {
+            if !self.subflows.has_ended(i) {
                 self.on_segment(now, i, &segment);
             }
         }
@@ -106,10 +106,7 @@ impl Connection {
         if arrival.had_data {
             self.keep_for_decoding(i, seg);
         }
-        let id = self.subflows[i].id;
-        if self.rare_options(now, i, seg, &arrival)
-            && let Some(i) = self.index(id)
-        {
+        if self.rare_options(now, i, seg, &arrival) {
             self.note_undelivered(now, i, seg);
             if self.extensions.parities.in_blocks() {
                 self.take_coded(now, i, seg, arrival);
@@ -207,8 +204,7 @@ impl Connection {
                 self.join_established(i);
                 // The fourth segment of the handshake is an immediate acknowledgement.
                 self.subflows[i].rx.ack_now = true;
-                let id = self.subflows[i].id;
-                self.on_subflow_up(now, id);
+                self.on_subflow_up(now, i);
             }
         }
         true
@@ -250,13 +246,11 @@ impl Connection {
     /// The peer has acknowledged the third ACK of a join, so the join is complete.
     #[cold] // the handshake
     fn on_fourth_ack(&mut self, now: Instant, i: usize) {
-        let sf = &mut self.subflows[i];
-        let id = sf.id;
-        if let Origin::Join(j) = &mut sf.origin {
+        if let Origin::Join(j) = &mut self.subflows[i].origin {
             j.awaits_fourth = false;
             j.repeat_at = None;
         }
-        self.on_subflow_up(now, id);
+        self.on_subflow_up(now, i);
     }
 
     #[cold] // a loss
@@ -311,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// Processes MPTCP signals. Returns false if the subflow or connection no longer exists.
+    /// Processes MPTCP signals. Returns false if the subflow has ended.
     #[inline]
     fn rare_options(&mut self, now: Instant, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
         if self.mp.is_none() || seg.flags.contains(Flags::SYN) {
@@ -321,13 +315,7 @@ impl Connection {
     }
 
     #[inline(never)] // not for plain TCP
-    fn mptcp_options(
-        &mut self,
-        now: Instant,
-        mut i: usize,
-        seg: &Segment,
-        arrival: &Arrival,
-    ) -> bool {
+    fn mptcp_options(&mut self, now: Instant, i: usize, seg: &Segment, arrival: &Arrival) -> bool {
         if !arrival.in_true_window {
             // In-window data that this end accepts have their mapping here. Everything else may be forged.
             return match seg.options.dss {
@@ -345,15 +333,9 @@ impl Connection {
             self.take_data_ack(now, i, &dss, seg);
         }
         if let Some(rare) = &seg.options.rare {
-            let id = self.subflows[i].id;
             if !self.on_signals(now, i, rare) {
                 return false;
             }
-            // A REMOVE_ADDR may have closed other subflows, so this subflow may have a different index.
-            let Some(at) = self.index(id) else {
-                return false;
-            };
-            i = at;
             if let Some(c) = rare.mp_capable
                 && let Some(len) = c.data_len
                 && self.has_our_keys(i, &c)
@@ -411,8 +393,7 @@ impl Connection {
         self.awaits_fallback() || (oldest..sent).contains(&offset)
     }
 
-    /// Processes MP_FASTCLOSE, MP_FAIL and path management. Returns false if the subflow or connection no
-    /// longer exists.
+    /// Processes MP_FASTCLOSE, MP_FAIL and path management. Returns false if the subflow has ended.
     fn on_signals(&mut self, now: Instant, i: usize, rare: &RareOptions) -> bool {
         let ours = self.multipath().map(|m| m.key_local);
         if rare.mp_fastclose.is_some() && rare.mp_fastclose == ours {
@@ -420,7 +401,7 @@ impl Connection {
             return false;
         }
         if let Some(dsn) = rare.mp_fail
-            && self.subflows.len() == 1
+            && self.subflows.remaining_count() == 1
             && self.is_plausible_failure(dsn)
         {
             return self.answer_failure(now, i);
@@ -429,7 +410,8 @@ impl Connection {
             // A repeated third ACK means that the fourth was lost (RFC 8684, section 3.2).
             self.subflows[i].rx.ack_now = true;
         }
-        self.on_addresses(now, i, rare)
+        self.on_addresses(now, i, rare);
+        true
     }
 
     /// Processes the DATA_ACK. This comes first because the rest of the segment is checked against it.
@@ -543,14 +525,13 @@ impl Connection {
     }
 
     fn take_data(&mut self, now: Instant, i: usize, seg: &Segment, arrival: Arrival) {
-        let id = self.subflows[i].id;
         if self.mp.is_some() {
             self.fallback_at_start(now, i, seg, &arrival);
-            if self.index(id).is_none() {
+            if self.subflows.has_ended(i) {
                 return;
             }
         }
-        self.note_carrier(id, arrival.had_data);
+        self.note_carrier(self.subflows[i].id, arrival.had_data);
         let before = self.recv.readable();
         let (mut fresh, mut len) = (0, 0);
         let mut first = None;
@@ -558,20 +539,11 @@ impl Connection {
             first.get_or_insert(self.offset_of(i, piece.0));
             len += piece.1.len() as u64;
             fresh += self.deliver(now, i, piece);
-            if self.index(id).is_none() {
+            if self.subflows.has_ended(i) {
                 break;
             }
         }
-        if self.mp.is_some() && self.index(id).is_some() {
-            let fin = arrival.fin && !seg.options.has_mptcp();
-            fresh += self.release_mapped(now, i, fin);
-        }
-        if self.mp.is_none()
-            && let Some(i) = self.index(id)
-            && self.subflows[i].rx.holds_any()
-        {
-            fresh += self.release_unmapped(i);
-        }
+        fresh += self.deliver_held(now, i, arrival.fin && !seg.options.has_mptcp());
         if self.mp.is_none() && self.recv.overrun() {
             // TCP has acknowledged the dropped data, and there is no data level to retransmit them.
             self.abort_with(now, CloseReason::Interference);
@@ -593,7 +565,7 @@ impl Connection {
         }
         self.check_data_fin();
         // A wrong checksum may have closed the subflow or the connection.
-        if self.index(id).is_none() {
+        if self.subflows.has_ended(i) {
             return;
         }
         if arrival.had_data {
@@ -621,13 +593,27 @@ impl Connection {
         self.outbox.trace.add(now, id, kind);
     }
 
+    /// Delivers the data that subflow `i` holds, unless it has ended. Returns the number of bytes that are new
+    /// to the data level. With `bare_fin`, the peer's FIN arrived without an MPTCP option.
+    #[inline]
+    fn deliver_held(&mut self, now: Instant, i: usize, bare_fin: bool) -> u64 {
+        let mut fresh = 0;
+        if self.mp.is_some() && !self.subflows.has_ended(i) {
+            fresh += self.release_mapped(now, i, bare_fin);
+        }
+        // MPTCP may have ended with a mapping that vanished.
+        if self.mp.is_none() && self.subflows[i].rx.holds_any() && !self.subflows.has_ended(i) {
+            fresh += self.release_unmapped(i);
+        }
+        fresh
+    }
+
     /// Delivers held data through the mappings, and checks whether mappings have vanished. With `fin`, the
     /// peer's FIN arrived without an MPTCP option.
     #[inline(never)] // not for plain TCP
     fn release_mapped(&mut self, now: Instant, i: usize, fin: bool) -> u64 {
-        let id = self.subflows[i].id;
         let fresh = self.release_held(now, i);
-        if self.index(id).is_some() {
+        if !self.subflows.has_ended(i) {
             self.mapping_vanished(now, i, fin);
         }
         fresh
@@ -691,7 +677,6 @@ impl Connection {
     /// Delivers held data that are in order and mapped.
     fn release_held(&mut self, now: Instant, i: usize) -> u64 {
         let mut fresh = 0;
-        let id = self.subflows[i].id;
         loop {
             let verify = self.verifies();
             match self.subflows[i].rx.next_in_order(verify) {
@@ -699,7 +684,7 @@ impl Connection {
                     let verified = matches!(deliverable, Deliverable::Unverified(..));
                     fresh += self.pass_up(now, i, deliverable);
                     // A wrong checksum may have ended the subflow, or MPTCP.
-                    if verified && (self.mp.is_none() || self.index(id).is_none()) {
+                    if verified && (self.mp.is_none() || self.subflows.has_ended(i)) {
                         return fresh;
                     }
                 }
@@ -759,7 +744,7 @@ impl Connection {
         // RFC 8684, section 3.6: without flag T another attempt is useless.
         let why = seg.options.rare.as_ref().and_then(|r| r.mp_tcprst);
         // The peer refused a join while no other subflow exists, so it no longer knows the connection.
-        let alone = self.cut_off.is_some() && self.subflows.len() == 1;
+        let alone = self.cut_off.is_some() && self.subflows.remaining_count() == 1;
         let unknown = alone && before == TcpState::SynSent;
         if why.map_or(!unknown, |r| r.transient) {
             self.retry_later(now, i);

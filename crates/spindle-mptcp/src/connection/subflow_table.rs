@@ -6,6 +6,15 @@
 //! subflows are stored next to each other, each in one cache line, and so are the views that recovery policies
 //! see. Code that may change a subflow must get it from here, and this marks its summary and view as stale.
 //! They are recomputed when they are needed next.
+//!
+//! # Removal
+//!
+//! An index into the table is valid for one step of the connection: an incoming segment, the timers that are due,
+//! or a call of the application. A subflow that ends in the middle of a step is only marked ([`SubflowTable::end`]):
+//! its state is [`TcpState::Closed`], and [`SubflowTable::has_ended`] is true for it. Its end is recorded and
+//! reported at once, and its identifier is no longer found. [`SubflowTable::remove_ended`] removes it at the end
+//! of the step, when no index is in use. Until then code that may run after an end and does not check the state
+//! of the subflows must use [`SubflowTable::remaining`] and [`SubflowTable::remaining_count`].
 
 use std::ops::{Deref, Index, IndexMut};
 
@@ -109,6 +118,8 @@ pub(super) struct SubflowSummary {
     pub(super) mss: u32,
     pub(super) marks: Marks,
     pub(super) id: SubflowId,
+    /// The subflow has ended, and [`SubflowTable::remove_ended`] will remove it.
+    ended: bool,
 }
 
 impl SubflowSummary {
@@ -321,18 +332,69 @@ impl SubflowTable {
         self.all.push(s);
     }
 
-    /// Removes the subflow at `i`. Later subflows move up by one.
-    pub(crate) fn remove(&mut self, i: usize) -> Subflow {
+    /// Marks the subflow at `i` as ended. It keeps its index until [`Self::remove_ended`].
+    pub(super) fn end(&mut self, i: usize) {
+        self[i].state = TcpState::Closed;
+        self.summaries[i].ended = true;
         self.refresh();
-        self.views.clear();
-        let summary = self.summaries.remove(i);
-        self.sums.subtract(&summary);
-        self.overview = Overview::of(&self.summaries);
-        self.all.remove(i)
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+    /// Whether the subflow at `i` has ended in this step.
+    #[inline]
+    pub(super) fn has_ended(&self, i: usize) -> bool {
+        self.summaries[i].ended
+    }
+
+    /// Marks all subflows as ended.
+    pub(super) fn end_all(&mut self) {
+        (0..self.all.len()).for_each(|i| self.end(i));
+    }
+
+    /// Removes the subflows that have ended. Later subflows move up, so it is called only at the end of a step.
+    #[cold] // the end of a subflow
+    pub(super) fn remove_ended(&mut self) {
+        let left = self.remaining_count();
+        if left == self.all.len() {
+            return;
+        }
+        if left == 0 {
+            *self = Self::default();
+            return;
+        }
+        self.refresh();
+        self.views.clear();
+        while let Some(i) = self.summaries.iter().position(|o| o.ended) {
+            let summary = self.summaries.remove(i);
+            self.sums.subtract(&summary);
+            self.all.remove(i);
+        }
+        self.overview = Overview::of(&self.summaries);
+    }
+
+    /// The subflows that have not ended.
+    #[inline]
+    pub(super) fn remaining(&self) -> impl Iterator<Item = &Subflow> {
+        let all = self.all.iter().zip(&self.summaries);
+        all.filter(|(_, o)| !o.ended).map(|(s, _)| s)
+    }
+
+    /// Number of subflows that have not ended.
+    #[inline]
+    pub(super) fn remaining_count(&self) -> usize {
+        // A subflow that ends is closed, and its summary is drawn at once.
+        match self.overview.marks.any(Marks::CLOSED) {
+            true => self.summaries.iter().filter(|o| !o.ended).count(),
+            false => self.all.len(),
+        }
+    }
+
+    /// Index of the subflow that has not ended, if there is exactly one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<usize> {
+        match self.remaining_count() {
+            1 => self.summaries.iter().position(|o| !o.ended),
+            _ => None,
+        }
     }
 
     /// Prefetches the summaries and subflow `id`, whose index usually equals its identifier.
@@ -342,11 +404,12 @@ impl SubflowTable {
         self.all.get(usize::from(id)).into_iter().for_each(prefetch);
     }
 
-    /// Index of subflow `id`.
+    /// Index of subflow `id`, unless it has ended.
     #[inline]
     pub(crate) fn position_of(&self, id: SubflowId) -> Option<usize> {
         // Identifiers do not change, so a stale summary is sufficient.
-        self.summaries.iter().position(|o| o.id == id)
+        let found = |o: &SubflowSummary| o.id == id && !o.ended;
+        self.summaries.iter().position(found)
     }
 
     #[inline]
@@ -481,6 +544,7 @@ impl SubflowTable {
     pub(super) fn check(&self) {
         assert_eq!(self.all.len(), self.summaries.len());
         for (i, (s, o)) in self.all.iter().zip(&self.summaries).enumerate() {
+            assert!(!o.ended, "subflow {} ended before this step", s.id);
             let stale = self.stale.contains(i);
             assert!(
                 stale || *o == SubflowSummary::of(s),
@@ -590,10 +654,30 @@ mod tests {
         let dead = |all: &mut SubflowTable, i| all.summary(i).is(Marks::DEAD);
         assert!(dead(&mut all, 2) && !dead(&mut all, 0));
         all[2].dead = false;
-        assert_eq!(all.remove(1).id, 1);
-        assert_eq!((all.position_of(1), all.position_of(2)), (None, Some(1)));
-        assert!(!dead(&mut all, 1) && !all.marks().any(Marks::DEAD));
-        all.clear();
+    }
+
+    #[test]
+    fn ended_subflow_keeps_its_index_until_it_is_removed() {
+        let mut all = three();
+        all[1].tx.una = 7;
+        all.end(1);
+        assert_eq!((all[1].id, all[1].state), (1, TcpState::Closed));
+        assert_eq!(
+            (all.position_of(1), all.position_of(2)),
+            (None, Some(2)),
+            "it is not found, and the index of the next subflow is unchanged"
+        );
+        assert_eq!((all.len(), all.remaining_count()), (3, 2));
+        assert!(all.remaining().map(|s| s.id).eq([0, 2]) && all.only().is_none());
+        all.remove_ended();
+        assert!(all.iter().map(|s| s.id).eq([0, 2]) && all.remaining_count() == 2);
+        assert_eq!(all.position_of(2), Some(1));
+        assert!(!all.marks().any(Marks::CLOSED));
+        all.end(0);
+        assert_eq!(all.only(), Some(1));
+        all.end_all();
+        assert_eq!((all.len(), all.remaining_count(), all.only()), (2, 0, None));
+        all.remove_ended();
         assert!(all.is_empty() && all.summaries().is_empty());
     }
 
@@ -618,7 +702,8 @@ mod tests {
         assert_eq!(drawn(&mut all, &|v| v.id > 0), [0]);
         all.push(subflow(3));
         assert_eq!(drawn(&mut all, &|_| true), [3]);
-        all.remove(0);
+        all.end(0);
+        all.remove_ended();
         assert_eq!(drawn(&mut all, &|_| true), [1, 2, 3]);
     }
 

@@ -95,19 +95,18 @@ impl Connection {
 
     /// Serves every timer that is due.
     pub(crate) fn timeout(&mut self, now: Instant) {
-        let mut i = 0;
-        while i < self.subflows.len() {
-            let id = self.subflows[i].id;
-            self.stage_timer(now, i);
-            self.subflow_timers(now, id);
-            i = self.index(id).map_or(i, |i| i + 1);
+        for i in 0..self.subflows.len() {
+            if !self.subflows.has_ended(i) {
+                self.stage_timer(now, i);
+            }
+            self.subflow_timers(now, i);
         }
         if self.policy_deadline().is_some_and(|t| t <= now) {
             self.policy.triggers.insert(Trigger::Timer);
         }
         self.judge_again(now);
         let subflows = &self.subflows;
-        let in_use = |addr| subflows.iter().any(|s| s.local.addr == addr);
+        let in_use = |addr| subflows.remaining().any(|s| s.local.addr == addr);
         self.paths.on_timer(now, in_use);
         self.removal_timers(now);
         self.persist_timer(now);
@@ -125,16 +124,16 @@ impl Connection {
         if due.is_none_or(|t| t > now) {
             return;
         }
-        let (id, mut up) = (self.subflows[i].id, VecDeque::new());
+        let mut up = VecDeque::new();
         if let Some(stage) = &mut self.subflows[i].stage {
             stage.timeout(now, &mut up, &mut self.outbox.packets);
         }
-        self.on_segments_of_stage(now, id, up);
+        self.on_segments_of_stage(now, i, up);
     }
 
-    fn subflow_timers(&mut self, now: Instant, id: u8) {
+    fn subflow_timers(&mut self, now: Instant, i: usize) {
         // Each pass serves one timer and moves or clears it.
-        while let Some(i) = self.index(id) {
+        while !self.subflows.has_ended(i) {
             if self.subflows[i].deadline().is_none_or(|t| t > now) {
                 return;
             }
@@ -218,15 +217,9 @@ impl Connection {
     /// Subflow `up` is new. The others that have timed out no longer need to back off as if there were no
     /// alternative, and their outstanding data may be sent on the new subflow.
     pub(super) fn judge_others(&mut self, now: Instant, up: SubflowId) {
-        let timed_out = |s: &&Subflow| s.id != up && s.is_usable() && s.tx.consecutive_timeouts > 0;
-        let ids: Vec<_> = self
-            .subflows
-            .iter()
-            .filter(timed_out)
-            .map(|s| s.id)
-            .collect();
-        for id in ids {
-            if let Some(i) = self.index(id) {
+        let timed_out = |s: &Subflow| s.id != up && s.is_usable() && s.tx.consecutive_timeouts > 0;
+        for i in 0..self.subflows.len() {
+            if timed_out(&self.subflows[i]) {
                 let row = self.subflows[i].tx.consecutive_timeouts;
                 self.judge(now, i, row);
             }
@@ -316,10 +309,8 @@ impl Connection {
     }
 
     fn rearm_persist(&mut self, now: Instant) {
-        let rto = self
-            .subflows
-            .first()
-            .map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
+        let first = self.subflows.remaining().next();
+        let rto = first.map_or(self.config.tcp.min_rto, |s| s.tx.rtt.rto());
         let wait = self.backed_off(rto, self.timers.persist_tries);
         if self.send.unsent_bytes() > 0 {
             self.timers.persist_at = Some(now + wait);
@@ -499,7 +490,7 @@ impl Connection {
     }
 
     pub(super) fn slowest_rto(&self) -> Duration {
-        let rtos = self.subflows.iter().map(|s| s.tx.rtt.rto());
+        let rtos = self.subflows.remaining().map(|s| s.tx.rtt.rto());
         rtos.max().unwrap_or(self.config.tcp.initial_rto)
     }
 

@@ -593,7 +593,7 @@ impl Stack {
     /// Ends the connection at once: RST, with MP_FASTCLOSE under MPTCP.
     pub fn abort(&mut self, now: Instant, h: Handle) {
         if let Some(c) = self.table.get_mut(h) {
-            c.abort_with(now, crate::connection::CloseReason::Aborted);
+            c.abort(now, crate::connection::CloseReason::Aborted);
             c.teardown.released = true;
             self.touch(now, h.slot);
         }

@@ -232,7 +232,7 @@ impl Connection {
     /// opened it must try again. An announced address at which no subflow was ever established is not tried
     /// again unless it is announced again (RFC 8684, section 3.4.1).
     pub(super) fn retry_later(&mut self, now: Instant, i: usize) {
-        let last = self.subflows.len() == 1;
+        let last = self.subflows.remaining_count() == 1;
         if self.role == Role::Client && self.is_multipath() && (!self.teardown.closing || last) {
             let sf = &self.subflows[i];
             let (local, remote) = (sf.local.addr, sf.remote);
@@ -277,11 +277,11 @@ impl Connection {
         end: SubflowEnd,
         which: impl Fn(&crate::subflow::Subflow) -> bool,
     ) {
-        while self.subflows.len() > 1 {
-            let Some(i) = self.subflows.iter().position(&which) else {
-                break;
-            };
-            self.reset_subflow(now, i, end);
+        for i in 0..self.subflows.len() {
+            let concerned = !self.subflows.has_ended(i) && which(&self.subflows[i]);
+            if concerned && self.subflows.remaining_count() > 1 {
+                self.reset_subflow(now, i, end);
+            }
         }
     }
 

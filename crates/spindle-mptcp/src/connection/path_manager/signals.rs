@@ -350,6 +350,7 @@ impl Connection {
         self.paths.retries.forget_local(inside);
         self.paths.opened.retain(|(local, _)| *local != inside);
         self.drop_subflows(now, SubflowEnd::Withdrawn, |s| s.local.addr == inside);
+        self.subflows.remove_ended();
     }
 
     /// Requests the peer to treat a subflow as a backup, or no longer as a backup (MP_PRIO).
@@ -364,15 +365,13 @@ impl Connection {
         }
     }
 
-    /// Processes the path-management options of a segment that arrived on subflow `i`. Returns false if the
-    /// subflow no longer exists.
+    /// Processes the path-management options of a segment that arrived on subflow `i`.
     pub(in crate::connection) fn on_addresses(
         &mut self,
         now: Instant,
         i: usize,
         rare: &RareOptions,
-    ) -> bool {
-        let id = self.subflows[i].id;
+    ) {
         for a in &rare.add_addr {
             self.on_add_addr(a);
         }
@@ -384,7 +383,6 @@ impl Connection {
                 self.on_remove_addr(now, gone);
             }
         }
-        self.index(id).is_some()
     }
 
     fn on_add_addr(&mut self, a: &AddAddr) {
@@ -498,7 +496,7 @@ impl Connection {
             } else {
                 self.paths.signals.leaving.remove(k);
                 // The last subflow is kept, because without it the peer could not be heard any more.
-                if self.subflows.len() > 1 {
+                if self.subflows.remaining_count() > 1 {
                     self.reset_subflow(now, i, SubflowEnd::PeerRemovedAddress);
                 }
             }
