@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use spindle_mptcp::stage::scatter::PhaseSwitch;
 use spindle_mptcp::{
-    Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys, preset,
+    Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, SubflowId, keys, preset,
 };
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
@@ -610,7 +610,7 @@ fn call(w: &mut World, step: &Step) {
         Step::Read(_, n) => while let Ok(Some(_)) = s.recv(now, h, 1 + usize::from(*n)) {},
         Step::Close(_) => s.close(now, h),
         Step::Abort(_) => s.abort(now, h),
-        Step::Backup(_, id, on) => s.set_backup(now, h, id % 4, *on),
+        Step::Backup(_, id, on) => s.set_backup(now, h, SubflowId(id % 4), *on),
         Step::Announce(_, n) => {
             let _ = s.announce_address(now, h, address(side, *n), None);
         }

@@ -3,7 +3,7 @@
 use spindle_experiment::flow_trace::{FlowEvent, FlowEventKind, FlowTrace};
 use spindle_experiment::registry::Registry;
 use spindle_experiment::{Experiment, Scenario, TransportName};
-use spindle_mptcp::{Coded, SendKind, TraceEvent, TraceKind};
+use spindle_mptcp::{Coded, SendKind, SubflowId, TraceEvent, TraceKind};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, SeqNumber};
 
@@ -192,7 +192,7 @@ fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> Fl
     let subflows = recording
         .subflows
         .iter()
-        .map(|(id, ..)| id + 1)
+        .map(|(id, ..)| id.0 + 1)
         .max()
         .unwrap_or(1);
     let kilobytes = recording.bytes as f64 / 1e3;
@@ -225,10 +225,10 @@ fn first_offset(events: &[TraceEvent]) -> u64 {
     offsets.min().unwrap_or(0)
 }
 
-fn event(at: Instant, subflow: u8, kind: FlowEventKind, dsn: u64, len: u32) -> FlowEvent {
+fn event(at: Instant, subflow: SubflowId, kind: FlowEventKind, dsn: u64, len: u32) -> FlowEvent {
     FlowEvent {
         at,
-        subflow,
+        subflow: subflow.0,
         kind,
         dsn,
         len,
@@ -252,7 +252,7 @@ fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEven
                 SendKind::Retransmission => FlowEventKind::Retransmission,
                 SendKind::Probe => FlowEventKind::Probe,
                 _ => FlowEventKind::Recovery {
-                    copy_of_subflow: copy_of.unwrap_or(e.subflow),
+                    copy_of_subflow: copy_of.unwrap_or(e.subflow).0,
                 },
             };
             (what, offset, len)
@@ -283,7 +283,7 @@ fn parity_event(
     start: u64,
 ) -> Option<FlowEvent> {
     let kind = FlowEventKind::Parity {
-        of_subflow: coded.of,
+        of_subflow: coded.of.0,
         packets: coded.packets,
         again: matches!(kind, SendKind::Retransmission | SendKind::Probe),
     };
@@ -308,7 +308,7 @@ fn receiver_event(e: &TraceEvent, sent: &[Sent], start: u64) -> Option<FlowEvent
 /// A segment that the server sent: its subflow, its place, and its data. For a parity, the data that it covers.
 struct Sent {
     at: Instant,
-    subflow: u8,
+    subflow: SubflowId,
     seq: SeqNumber,
     position: u64,
     offset: u64,
@@ -316,14 +316,14 @@ struct Sent {
     parity: bool,
 }
 
-fn subflow_of(recording: &Recording, src: &Endpoint, dst: &Endpoint) -> Option<u8> {
-    let is = |s: &&(u8, Endpoint, Endpoint)| s.1 == *src && s.2 == *dst;
+fn subflow_of(recording: &Recording, src: &Endpoint, dst: &Endpoint) -> Option<SubflowId> {
+    let is = |s: &&(SubflowId, Endpoint, Endpoint)| s.1 == *src && s.2 == *dst;
     recording.subflows.iter().find(is).map(|(id, ..)| *id)
 }
 
 /// Matches the sender's record with the segments that were sent, in order on each subflow.
 fn sent(recording: &Recording, seen: &[Seen]) -> Vec<Sent> {
-    let mut left: Vec<(u8, Instant, SeqNumber)> = seen
+    let mut left: Vec<(SubflowId, Instant, SeqNumber)> = seen
         .iter()
         .filter(|s| s.dropped_by.is_none() && s.at >= recording.issued)
         .filter_map(|s| Some((subflow_of(recording, &s.src, &s.dst)?, s.at, s.seq)))

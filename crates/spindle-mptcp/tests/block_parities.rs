@@ -10,7 +10,8 @@ use std::sync::Arc;
 use proptest::strategy::Strategy;
 use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, View};
 use spindle_mptcp::{
-    Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, TraceEvent, TraceKind, preset,
+    Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, SubflowId, TraceEvent,
+    TraceKind, preset,
 };
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment};
@@ -294,12 +295,14 @@ fn traces_report_the_block_of_a_parity_and_the_decoded_packet() {
         _ => None,
     };
     let sent: Vec<_> = o.trace.iter().filter_map(sent).collect();
-    let mut lost = sent.iter().filter(|s| s.0 == 0 && s.1 == SendKind::New);
+    let mut lost = sent
+        .iter()
+        .filter(|s| s.0 == SubflowId(0) && s.1 == SendKind::New);
     let lost = lost.nth(4).expect("ten of them");
     let parity = sent.iter().find(|s| s.1 == SendKind::Parity);
     let parity = parity.expect("one parity");
     let coded = parity.5.expect("the block of the parity");
-    assert_eq!((coded.of, coded.index), (0, 0));
+    assert_eq!((coded.of, coded.index), (SubflowId(0), 0));
     assert!(coded.packets > 4 && (parity.2..coded.end).contains(&lost.2));
     let of_data = |k| matches!(k, SendKind::New | SendKind::Recovery);
     assert!(sent.iter().all(|s| !of_data(s.1) || s.5.is_none()));
@@ -318,7 +321,10 @@ fn traces_report_the_block_of_a_parity_and_the_decoded_packet() {
         by: parity.0,
     };
     assert_eq!(decoded.len(), 1);
-    assert_eq!((decoded[0].subflow, decoded[0].kind), (0, expected));
+    assert_eq!(
+        (decoded[0].subflow, decoded[0].kind),
+        (SubflowId(0), expected)
+    );
 }
 
 #[test]
@@ -485,7 +491,7 @@ impl Recovery for Mad {
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         self.n += 1;
         let pick = |of: &[usize], by: usize| of[self.n / by % of.len()];
-        let of = pick(&[0, 1, 2, 7], 1) as u8;
+        let of = SubflowId(pick(&[0, 1, 2, 7], 1) as u8);
         let run = view.subflows.iter().find(|s| s.id == of);
         let first = run.and_then(|s| s.uncoded).map_or(1, |r| r.first);
         Action::BlockParity {
@@ -494,7 +500,7 @@ impl Recovery for Mad {
             segments: pick(&[1, 2, 3, 0, 200, 300, usize::MAX], 5),
             index: pick(&[0, 1, 2, 0, 300], 2),
             parities: pick(&[1, 3, 0, 300, usize::MAX], 7),
-            on: pick(&[2, 0, 1, 9], 4) as u8,
+            on: SubflowId(pick(&[2, 0, 1, 9], 4) as u8),
         }
     }
 }

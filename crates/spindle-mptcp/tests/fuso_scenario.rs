@@ -178,7 +178,7 @@ fn sent(e: &TraceEvent, start: Instant) -> Option<Sent> {
         return None;
     };
     let packet = 1 + offset / u64::from(PACKET);
-    Some((us(start, e.at), e.subflow, kind, packet, len))
+    Some((us(start, e.at), e.subflow.0, kind, packet, len))
 }
 
 /// The number of timeouts up to `done`, and in total.

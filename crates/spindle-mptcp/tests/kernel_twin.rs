@@ -6,7 +6,8 @@ mod support;
 use std::sync::Arc;
 
 use spindle_mptcp::{
-    Config, Event, Handle, InitialWindow, ReductionBase, SendKind, TraceEvent, TraceKind, preset,
+    Config, Event, Handle, InitialWindow, ReductionBase, SendKind, SubflowId, TraceEvent,
+    TraceKind, preset,
 };
 use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
@@ -95,7 +96,7 @@ impl Scene {
     }
 
     /// Data segments that were sent: milliseconds since the start, subflow, kind, offset.
-    fn sent(&mut self) -> Vec<(u64, u8, SendKind, u64)> {
+    fn sent(&mut self) -> Vec<(u64, SubflowId, SendKind, u64)> {
         let start = self.start;
         let sent = |e: TraceEvent| match e.kind {
             TraceKind::Sent { kind, offset, .. } => {
@@ -115,7 +116,10 @@ fn data_of_one_burst_stay_on_the_first_subflow_even_if_the_other_is_idle() {
     s.write(48_000);
     // Windows of 10, 20 and the rest: three round trips, of which the last counts as half.
     assert_eq!(s.read(48_000), 25);
-    assert!(s.sent().iter().all(|e| e.1 == 0), "one burst, one subflow");
+    assert!(
+        s.sent().iter().all(|e| e.1 == SubflowId(0)),
+        "one burst, one subflow"
+    );
 }
 
 #[test]
@@ -126,7 +130,7 @@ fn second_burst_is_sent_on_the_other_subflow() {
     for (_, subflow, kind, offset) in s.sent() {
         assert_eq!(kind, SendKind::New);
         assert_eq!(
-            u64::from(subflow),
+            u64::from(subflow.0),
             u64::from(offset >= BURST),
             "offset {offset}"
         );
@@ -144,14 +148,20 @@ fn blocked_subflow_keeps_its_burst_until_the_connection_timer() {
     let done = s.read(20_000);
     let sent = s.sent();
     // The second subflow gets no data before the timer, although the burst cannot be sent.
-    assert!(sent.iter().all(|e| e.1 == 0 || e.0 >= 200), "{sent:?}");
+    assert!(
+        sent.iter().all(|e| e.1 == SubflowId(0) || e.0 >= 200),
+        "{sent:?}"
+    );
     let first = sent.iter().filter(|e| e.2 == SendKind::New && e.3 < 10_000);
-    assert!(first.clone().count() == 10 && first.clone().all(|e| e.1 == 0));
+    assert!(first.clone().count() == 10 && first.clone().all(|e| e.1 == SubflowId(0)));
     let again: Vec<_> = sent
         .iter()
         .filter(|e| e.2 == SendKind::Reinjection)
         .collect();
-    assert!(again.iter().all(|e| e.1 == 1), "on the idle subflow");
+    assert!(
+        again.iter().all(|e| e.1 == SubflowId(1)),
+        "on the idle subflow"
+    );
     // The window of ten packets and the tail loss probe, which was new data.
     assert_eq!(again.len(), 11, "the part of the fragment that was sent");
     // The rest of the burst waits for the timer again, because the subflow is never considered dead.

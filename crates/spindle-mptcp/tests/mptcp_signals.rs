@@ -3,7 +3,7 @@
 mod peer;
 
 use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
-use spindle_mptcp::{Event, PathManager, StackConfig, keys};
+use spindle_mptcp::{Event, PathManager, StackConfig, SubflowId, keys};
 use spindle_wire::{
     AddAddr, DataNumber, Dss, Flags, Mapping, MpJoin, MpPrio, Payload, RareOptions, RemoveAddr,
     ResetReason, Segment, SeqNumber,
@@ -581,7 +581,15 @@ fn remove_addr_of_the_first_subflow_may_arrive_with_data_on_the_second() {
     let rst = reset_in_time(&mut b);
     assert_eq!(rst.dst, flow.there);
     let events: Vec<_> = std::iter::from_fn(|| b.stack.poll_event()).collect();
-    let down = |e: &&Event| matches!(e, Event::SubflowDown { subflow: 0, .. });
+    let down = |e: &&Event| {
+        matches!(
+            e,
+            Event::SubflowDown {
+                subflow: SubflowId(0),
+                ..
+            }
+        )
+    };
     assert_eq!(events.iter().filter(down).count(), 1, "{events:?}");
 }
 
@@ -592,7 +600,7 @@ fn own_priority_changes_and_withdrawn_addresses_are_sent_to_the_peer() {
     let (mut b, flow) = Bench::server(passive(), StackConfig::default());
     let h = b.handle.unwrap();
     let (second, _) = b.join(end("10.0.1.2:999"), 1, 0);
-    b.stack.set_backup(b.now, h, 1, true);
+    b.stack.set_backup(b.now, h, SubflowId(1), true);
     let out = b.drain();
     assert_eq!((out.len(), out[0].dst), (1, second.there));
     assert_eq!(rare(&out[0]).mp_prio, Some(MpPrio { backup: true }));

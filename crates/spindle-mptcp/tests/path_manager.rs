@@ -630,5 +630,5 @@ fn a_join_that_ends_an_earlier_dead_subflow_completes() {
     let fourth = |s: &Segment| (s.src, s.dst, s.ack) == (third.here, third.there, third.seq);
     assert!(answer.iter().any(fourth), "{answer:?}");
     let ids = b.stack.info(handle).unwrap().subflows;
-    assert!(ids.iter().map(|s| s.id).eq([0, 2]));
+    assert!(ids.iter().map(|s| s.id.0).eq([0, 2]));
 }

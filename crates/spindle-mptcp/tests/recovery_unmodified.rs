@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use spindle_mptcp::scheduler::RoundRobin;
 use spindle_mptcp::{
-    Config, Event, Handle, InitialWindow, SendKind, TraceKind, for_unmodified_receivers, preset,
+    Config, Event, Handle, InitialWindow, SendKind, SubflowId, TraceKind, for_unmodified_receivers,
+    preset,
 };
 use spindle_units::Duration;
 use spindle_wire::Payload;
@@ -45,7 +46,7 @@ struct Outcome {
     /// Microseconds from the write to the last byte read.
     done: u64,
     /// Copies sent: on which subflow, of which subflow, and of which packet, counted from 1.
-    copies: Vec<(u8, u8, u64)>,
+    copies: Vec<(SubflowId, SubflowId, u64)>,
     timeouts: usize,
     useful: u64,
 }
@@ -149,8 +150,9 @@ fn the_hole_is_copied_first_and_then_the_segments_sacked_behind_it() {
     assert!(r.done < 4000, "{r:?}");
     assert_eq!(r.timeouts, 0, "{r:?}");
     // The round-robin scheduler sent packets 2, 4 and 6 on the second subflow.
-    let of_the_second: Vec<_> = r.copies.iter().filter(|c| c.1 == 1).collect();
-    assert_eq!(of_the_second, [&(0, 1, 2), &(0, 1, 4), &(0, 1, 6)], "{r:?}");
+    let of_the_second = r.copies.iter().filter(|c| c.1 == SubflowId(1));
+    let expected = [2, 4, 6].map(|packet| (SubflowId(0), SubflowId(1), packet));
+    assert!(of_the_second.eq(&expected), "{r:?}");
     assert!(r.useful >= 3, "{r:?}");
 }
 

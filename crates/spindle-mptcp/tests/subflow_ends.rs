@@ -6,6 +6,7 @@ mod peer;
 use peer::{Bench, Flow, config, end};
 use spindle_mptcp::{
     Config, EndedSubflow, Event, Keepalive, PathManager, StackConfig, SubflowEnd, SubflowEnds,
+    SubflowId,
 };
 use spindle_units::Duration;
 use spindle_wire::{Flags, MpJoin, MpTcpRst, RemoveAddr, ResetReason};
@@ -47,7 +48,7 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
     rst.options.rare_mut().mp_tcprst = Some(why);
     b.push(rst);
     let expected = EndedSubflow {
-        id: 1,
+        id: SubflowId(1),
         local: second.here,
         remote: second.there,
         established: true,
@@ -56,7 +57,15 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
     };
     assert_eq!(ended(&b), [expected]);
     assert_eq!(counted(&b).of(SubflowEnd::PeerReset(None)), 1);
-    let down = |e: &Event| matches!(e, Event::SubflowDown { subflow: 1, .. });
+    let down = |e: &Event| {
+        matches!(
+            e,
+            Event::SubflowDown {
+                subflow: SubflowId(1),
+                ..
+            }
+        )
+    };
     assert!(events(&mut b).iter().any(down));
     let text = expected.end.to_string();
     assert_eq!(text, "reset by the peer: lack of resources, transient");
@@ -92,7 +101,15 @@ fn a_join_with_a_wrong_hmac_is_recorded_as_an_invalid_join() {
         (SubflowEnd::InvalidJoin, false)
     );
     assert_eq!(counted(&b).of(SubflowEnd::InvalidJoin), 1);
-    let failed = |e: &Event| matches!(e, Event::JoinFailed { subflow: 1, .. });
+    let failed = |e: &Event| {
+        matches!(
+            e,
+            Event::JoinFailed {
+                subflow: SubflowId(1),
+                ..
+            }
+        )
+    };
     assert!(events(&mut b).iter().any(failed));
 }
 

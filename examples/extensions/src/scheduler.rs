@@ -39,12 +39,14 @@ impl Scheduler for MostRoom {
 
 #[cfg(test)]
 mod tests {
+    use spindle_mptcp::SubflowId;
+
     use super::*;
 
     #[test]
     fn data_go_to_the_subflow_with_the_most_room() {
         let candidate = |id, cwnd, queued| Candidate {
-            id,
+            id: SubflowId(id),
             srtt: None,
             carried_to: 0,
             queued,
@@ -55,7 +57,7 @@ mod tests {
         let mut scheduler = MostRoom.build();
         assert_eq!(
             scheduler.pick(&list, 0, 0, 1),
-            Some(Assignment::new_data(1))
+            Some(Assignment::new_data(SubflowId(1)))
         );
         assert_eq!(scheduler.pick(&list, 0, 0, 0), None);
     }

@@ -274,27 +274,44 @@ mod tests {
     #[test]
     fn pieces_are_taken_in_order_of_offsets_and_cut() {
         let mut a = Assigned::default();
-        a.push(1, 0, Payload::Length(100));
-        a.push(1, 200, Payload::Length(50));
-        a.push(2, 100, Payload::Length(100));
-        assert_eq!((a.bytes(1), a.bytes(2), a.bytes(3)), (150, 100, 0));
-        assert_eq!(a.take(1, 60), Some((0, Payload::Length(60))));
-        assert_eq!(a.take(1, 60), Some((60, Payload::Length(40))));
-        assert_eq!(a.take(1, 60), Some((200, Payload::Length(50))));
-        assert_eq!(a.take(1, 60), None);
-        a.push(3, 250, Payload::Length(10));
-        a.push(4, 50, Payload::Length(10));
-        a.move_to(3, |id| id == 2);
-        assert_eq!((a.total(), a.bytes(2), a.bytes(3)), (120, 100, 20));
-        assert_eq!((a.first_offset(), a.holder(50)), (Some(50), Some(3)));
+        a.push(SubflowId(1), 0, Payload::Length(100));
+        a.push(SubflowId(1), 200, Payload::Length(50));
+        a.push(SubflowId(2), 100, Payload::Length(100));
+        assert_eq!(
+            (
+                a.bytes(SubflowId(1)),
+                a.bytes(SubflowId(2)),
+                a.bytes(SubflowId(3))
+            ),
+            (150, 100, 0)
+        );
+        assert_eq!(a.take(SubflowId(1), 60), Some((0, Payload::Length(60))));
+        assert_eq!(a.take(SubflowId(1), 60), Some((60, Payload::Length(40))));
+        assert_eq!(a.take(SubflowId(1), 60), Some((200, Payload::Length(50))));
+        assert_eq!(a.take(SubflowId(1), 60), None);
+        a.push(SubflowId(3), 250, Payload::Length(10));
+        a.push(SubflowId(4), 50, Payload::Length(10));
+        a.move_to(SubflowId(3), |id| id == SubflowId(2));
+        assert_eq!(
+            (a.total(), a.bytes(SubflowId(2)), a.bytes(SubflowId(3))),
+            (120, 100, 20)
+        );
+        assert_eq!(
+            (a.first_offset(), a.holder(50)),
+            (Some(50), Some(SubflowId(3)))
+        );
         assert_eq!(
             [49, 50, 59, 60, 199, 200].map(|at| a.holds(at)),
             [false, true, true, false, true, false]
         );
-        assert_eq!(a.take(3, 60), Some((50, Payload::Length(10))), "by offset");
-        assert_eq!(a.take(3, 60), Some((250, Payload::Length(10))));
-        a.move_to(5, |_| false);
-        assert_eq!(a.take(5, 100), Some((100, Payload::Length(100))));
+        assert_eq!(
+            a.take(SubflowId(3), 60),
+            Some((50, Payload::Length(10))),
+            "by offset"
+        );
+        assert_eq!(a.take(SubflowId(3), 60), Some((250, Payload::Length(10))));
+        a.move_to(SubflowId(5), |_| false);
+        assert_eq!(a.take(SubflowId(5), 100), Some((100, Payload::Length(100))));
         assert!(a.is_empty());
     }
 }

@@ -235,7 +235,7 @@ impl Connection {
         self.note_past(i);
         self.subflows.end(i);
         let (id, known) = (self.subflows[i].id, is_known(&self.subflows[i]));
-        self.coupling.deactivate(usize::from(id));
+        self.coupling.deactivate(id.number());
         self.extensions.parities.forget(id);
         if self.connected && !matches!(self.teardown.closed, Some(CloseReason::Finished)) {
             self.outbox.push_event(match known {

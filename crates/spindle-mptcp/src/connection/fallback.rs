@@ -280,7 +280,7 @@ impl Connection {
 
     /// Records that a subflow carries data, in either direction.
     pub(super) fn note_carrier(&mut self, id: SubflowId, data: bool) {
-        if let Some(mp) = self.mp.as_mut().filter(|_| data && id != 0) {
+        if let Some(mp) = self.mp.as_mut().filter(|_| data && id != SubflowId::FIRST) {
             mp.apart = true;
         }
     }

@@ -226,7 +226,7 @@ impl Connection {
             repeat_at: None,
             repeats: 0,
         });
-        let planned = self.config.planned_subflows().max(usize::from(id) + 1);
+        let planned = self.config.planned_subflows().max(id.number() + 1);
         let n = NewSubflow {
             id,
             local,

@@ -6,7 +6,7 @@ use crate::types::SubflowId;
 
 /// The free identifiers. Identifiers that were never used are given out first. After them come the identifiers
 /// of ended subflows, in the order in which they became free. So a name in logs and traces refers to a single
-/// subflow for as long as possible. Identifier 0 belongs to the initial subflow and is never given out.
+/// subflow for as long as possible. [`SubflowId::FIRST`] belongs to the initial subflow and is never given out.
 #[derive(Debug)]
 pub(super) struct Identifiers {
     /// The lowest identifier that was never given out.
@@ -30,7 +30,9 @@ impl Default for Identifiers {
 impl Identifiers {
     /// Whether an identifier is free.
     pub(super) fn is_any_free(&self) -> bool {
-        self.fresh <= u16::from(SubflowId::MAX) || !self.unused.is_empty() || !self.ended.is_empty()
+        self.fresh <= u16::from(SubflowId::MAX.0)
+            || !self.unused.is_empty()
+            || !self.ended.is_empty()
     }
 
     /// Takes a free identifier.
@@ -38,10 +40,10 @@ impl Identifiers {
         if let Some(id) = self.unused.pop() {
             return Some(id);
         }
-        match SubflowId::try_from(self.fresh) {
+        match u8::try_from(self.fresh) {
             Ok(id) => {
                 self.fresh += 1;
-                Some(id)
+                Some(SubflowId(id))
             }
             Err(_) => self.ended.pop_front(),
         }
@@ -51,7 +53,7 @@ impl Identifiers {
     /// carried data.
     pub(super) fn give_back(&mut self, id: SubflowId, established: bool) {
         match (id, established) {
-            (0, _) => {}
+            (SubflowId::FIRST, _) => {}
             (_, false) => self.unused.push(id),
             (_, true) => self.ended.push_back(id),
         }
@@ -65,24 +67,24 @@ mod tests {
     #[test]
     fn ended_identifiers_are_reused_in_the_order_in_which_they_became_free() {
         let mut ids = Identifiers::default();
-        let taken: Vec<SubflowId> = std::iter::from_fn(|| ids.take()).collect();
-        assert_eq!(taken, (1..=255).collect::<Vec<SubflowId>>());
+        let taken = std::iter::from_fn(|| ids.take());
+        assert!(taken.eq((1..=255).map(SubflowId)));
         assert!(!ids.is_any_free());
         for id in [7, 3, 0] {
-            ids.give_back(id, true);
+            ids.give_back(SubflowId(id), true);
         }
         assert_eq!(
             [ids.take(), ids.take(), ids.take()],
-            [Some(7), Some(3), None]
+            [Some(SubflowId(7)), Some(SubflowId(3)), None]
         );
     }
 
     #[test]
     fn identifier_of_a_failed_join_is_given_out_next() {
         let mut ids = Identifiers::default();
-        assert_eq!([ids.take(), ids.take()], [Some(1), Some(2)]);
-        ids.give_back(1, true);
-        ids.give_back(2, false);
-        assert_eq!([ids.take(), ids.take()], [Some(2), Some(3)]);
+        assert_eq!([ids.take(), ids.take()], [1, 2].map(SubflowId).map(Some));
+        ids.give_back(SubflowId(1), true);
+        ids.give_back(SubflowId(2), false);
+        assert_eq!([ids.take(), ids.take()], [2, 3].map(SubflowId).map(Some));
     }
 }

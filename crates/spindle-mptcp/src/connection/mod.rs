@@ -227,7 +227,7 @@ impl Connection {
     pub(crate) fn new(now: Instant, n: NewConnection, syn: Option<&Segment>) -> Self {
         let planned = n.config.planned_subflows();
         let first = NewSubflow {
-            id: 0,
+            id: SubflowId::FIRST,
             local: n.local,
             remote: n.remote,
             origin: Origin::Initial,

@@ -352,7 +352,7 @@ mod tests {
         let mut o = Opportunistic::default();
         let mut bursts = Vec::new();
         for una in 0..100 {
-            o.begin(Instant::ZERO, una, 0, una > 0);
+            o.begin(Instant::ZERO, una, SubflowId(0), una > 0);
             bursts.push(o.burst);
         }
         assert_eq!(bursts[..4], [1, 3, 7, 15]);

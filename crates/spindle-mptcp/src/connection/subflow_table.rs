@@ -269,7 +269,7 @@ impl Overview {
 struct Places {
     /// Bit set of the words that are not zero, so that a single test shows whether the set is empty.
     used: u64,
-    words: [u64; SubflowId::MAX as usize / 64 + 1],
+    words: [u64; SubflowId::MAX.0 as usize / 64 + 1],
 }
 
 impl Places {
@@ -401,7 +401,7 @@ impl SubflowTable {
     #[inline]
     pub(super) fn prefetch(&self, id: SubflowId) {
         prefetch(&self.summaries[..]);
-        self.all.get(usize::from(id)).into_iter().for_each(prefetch);
+        self.all.get(id.number()).into_iter().for_each(prefetch);
     }
 
     /// Index of subflow `id`, unless it has ended.
@@ -606,7 +606,7 @@ mod tests {
         let at = |port| Endpoint::new([10, 0, 0, 1].into(), port);
         let new = NewSubflow {
             id,
-            local: at(1000 + u16::from(id)),
+            local: at(1000 + u16::from(id.0)),
             remote: at(80),
             origin: Origin::Initial,
             initial: InitialNumbers::default(),
@@ -637,7 +637,7 @@ mod tests {
 
     fn three() -> SubflowTable {
         let mut all = SubflowTable::default();
-        (0..3).for_each(|id| all.push(subflow(id)));
+        (0..3).for_each(|id| all.push(subflow(SubflowId(id))));
         all
     }
 
@@ -649,7 +649,7 @@ mod tests {
         all[1].closing = true;
         assert!(all.summary(1).is(Marks::CLOSING) && all.marks().any(Marks::CLOSING));
         for s in all.iter_mut() {
-            s.dead = s.id == 2;
+            s.dead = s.id == SubflowId(2);
         }
         let dead = |all: &mut SubflowTable, i| all.summary(i).is(Marks::DEAD);
         assert!(dead(&mut all, 2) && !dead(&mut all, 0));
@@ -661,17 +661,17 @@ mod tests {
         let mut all = three();
         all[1].tx.una = 7;
         all.end(1);
-        assert_eq!((all[1].id, all[1].state), (1, TcpState::Closed));
+        assert_eq!((all[1].id, all[1].state), (SubflowId(1), TcpState::Closed));
         assert_eq!(
-            (all.position_of(1), all.position_of(2)),
+            (all.position_of(SubflowId(1)), all.position_of(SubflowId(2))),
             (None, Some(2)),
             "it is not found, and the index of the next subflow is unchanged"
         );
         assert_eq!((all.len(), all.remaining_count()), (3, 2));
-        assert!(all.remaining().map(|s| s.id).eq([0, 2]) && all.only().is_none());
+        assert!(all.remaining().map(|s| s.id.0).eq([0, 2]) && all.only().is_none());
         all.remove_ended();
-        assert!(all.iter().map(|s| s.id).eq([0, 2]) && all.remaining_count() == 2);
-        assert_eq!(all.position_of(2), Some(1));
+        assert!(all.iter().map(|s| s.id.0).eq([0, 2]) && all.remaining_count() == 2);
+        assert_eq!(all.position_of(SubflowId(2)), Some(1));
         assert!(!all.marks().any(Marks::CLOSED));
         all.end(0);
         assert_eq!(all.only(), Some(1));
@@ -687,7 +687,7 @@ mod tests {
         let drawn = |all: &mut SubflowTable, is_valid: &dyn Fn(&SubflowView) -> bool| {
             let mut ids = Vec::new();
             let n = all.views(is_valid, |s| {
-                ids.push(s.id);
+                ids.push(s.id.0);
                 view(s)
             });
             let n = n.len();
@@ -699,8 +699,8 @@ mod tests {
         assert_eq!(drawn(&mut all, &|_| true), []);
         all[2].tx.una = 7;
         assert_eq!(drawn(&mut all, &|_| true), [2]);
-        assert_eq!(drawn(&mut all, &|v| v.id > 0), [0]);
-        all.push(subflow(3));
+        assert_eq!(drawn(&mut all, &|v| v.id != SubflowId::FIRST), [0]);
+        all.push(subflow(SubflowId(3)));
         assert_eq!(drawn(&mut all, &|_| true), [3]);
         all.end(0);
         all.remove_ended();
@@ -710,9 +710,9 @@ mod tests {
     #[test]
     fn subflow_with_the_highest_identifier_has_a_summary() {
         let mut all = SubflowTable::default();
-        (0..=SubflowId::MAX).for_each(|id| all.push(subflow(id)));
+        (0..=SubflowId::MAX.0).for_each(|id| all.push(subflow(SubflowId(id))));
         all[255].dead = true;
         assert!(all.summary(255).is(Marks::DEAD) && !all.summary(254).is(Marks::DEAD));
-        assert_eq!(all.position_of(255), Some(255));
+        assert_eq!(all.position_of(SubflowId(255)), Some(255));
     }
 }

@@ -14,6 +14,7 @@ use crate::connection::{Connection, NewConnection, Role};
 use crate::keys;
 use crate::subflow::InitialNumbers;
 use crate::subflow::output::reset_for;
+use crate::types::SubflowId;
 
 /// How many joins of one connection may lack their third ACK at a time. If the connection's configuration plans
 /// more subflows, that number applies, because a peer with the same configuration opens them all at once.
@@ -123,7 +124,7 @@ impl Stack {
             self.refuse_join(now, syn, ResetReason::LackOfResources);
             return;
         }
-        let id = c.subflows.last().map_or(0, |s| s.id);
+        let id = c.subflows.last().map_or(SubflowId::FIRST, |s| s.id);
         self.table.bind((syn.dst, syn.src), slot, id);
         self.touch(now, slot);
     }
@@ -233,7 +234,7 @@ impl Stack {
         let id = ListenerId(listener as u32);
         let source = self.account.sources.open(tuple.1.addr);
         let handle = self.table.insert(c, self.opened, Some(id), Some(source));
-        self.table.bind(tuple, handle.slot, 0);
+        self.table.bind(tuple, handle.slot, SubflowId::FIRST);
         self.half_open += 1;
         self.press_new(handle.slot);
         self.touch(now, handle.slot);

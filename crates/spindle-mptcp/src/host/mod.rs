@@ -42,6 +42,7 @@ use crate::keys;
 use crate::secrets::{Generator, Generators, Label, Secrets};
 use crate::stage::coding::PathEstimates;
 use crate::stage::coding::estimator::Periods;
+use crate::types::SubflowId;
 use hashes::KeyedHashes;
 use ports::Ports;
 use ready::Ready;
@@ -281,7 +282,8 @@ impl Stack {
         };
         let connection = Connection::new(now, new, None);
         let handle = self.table.insert(connection, ordinal, None, None);
-        self.table.bind((local, remote), handle.slot, 0);
+        self.table
+            .bind((local, remote), handle.slot, SubflowId::FIRST);
         self.half_open += 1;
         self.touch(now, handle.slot);
         Ok(handle)
@@ -630,7 +632,7 @@ impl Stack {
     }
 
     /// Asks the peer to use a subflow as backup only, or no longer (MP_PRIO).
-    pub fn set_backup(&mut self, now: Instant, h: Handle, subflow: u8, backup: bool) {
+    pub fn set_backup(&mut self, now: Instant, h: Handle, subflow: SubflowId, backup: bool) {
         if let Some(c) = self.table.get_mut(h) {
             c.set_backup(subflow, backup);
             self.touch(now, h.slot);
@@ -766,7 +768,7 @@ impl Stack {
         if !c.join(now, local, w.remote, w.address_ids, initial) {
             return false;
         }
-        let id = c.subflows.last().map_or(0, |s| s.id);
+        let id = c.subflows.last().map_or(SubflowId::FIRST, |s| s.id);
         self.table.bind((local, w.remote), slot, id);
         true
     }

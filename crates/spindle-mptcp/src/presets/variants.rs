@@ -18,7 +18,7 @@ use crate::stage::coding::{CodeKind, Samples, UnitSize};
 use crate::stage::reorder;
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig, Threshold};
 use crate::tcp_config::{EcnMode, LossConfig, ReductionBase};
-use crate::types::Eligibility;
+use crate::types::{Eligibility, SubflowId};
 
 use super::PROBE;
 use super::coded::{blocked_of_12, coding, fixed_packets, fixed_unit};
@@ -174,7 +174,10 @@ fn metric(config: &mut Config, kind: MetricKind) -> bool {
 
 fn given_worst(config: &mut Config) -> bool {
     config.recovery = config.recovery.take().map(|policy| {
-        let given: Arc<dyn RecoveryFactory> = Arc::new(PinnedWorstPath { policy, worst: 0 });
+        let given: Arc<dyn RecoveryFactory> = Arc::new(PinnedWorstPath {
+            policy,
+            worst: SubflowId::FIRST,
+        });
         given
     });
     config.recovery.is_some()

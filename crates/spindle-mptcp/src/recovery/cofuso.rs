@@ -285,7 +285,7 @@ mod tests {
 
     impl Scene {
         fn new(settings: CoFuso, packets: usize) -> Self {
-            let mut subflows = [subflow(0), subflow(1)];
+            let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
             subflows[0].in_flight = subflows[0].cwnd;
             subflows[1].cwnd = 10_000_000;
             Self {
@@ -346,7 +346,7 @@ mod tests {
                     parities,
                     on,
                 } => {
-                    assert_eq!((of, on), (0, 1));
+                    assert_eq!((of, on), (SubflowId(0), SubflowId(1)));
                     if index == 0 {
                         self.coded = packet(first) + segments;
                     }
@@ -355,7 +355,7 @@ mod tests {
                 Action::Copy {
                     of, position, on, ..
                 } => {
-                    assert_eq!((of, on), (0, 1));
+                    assert_eq!((of, on), (SubflowId(0), SubflowId(1)));
                     self.copied = packet(position) + 1;
                     Copied(packet(position))
                 }
@@ -456,7 +456,7 @@ mod tests {
         assert!(matches!(
             action,
             Action::BlockParity {
-                of: 1,
+                of: SubflowId(1),
                 index: 0,
                 segments: 2,
                 ..
@@ -492,13 +492,15 @@ mod tests {
             match (scene.policy.on_opportunity(&v), second) {
                 (
                     Action::Copy {
-                        of: 0, position: 1, ..
+                        of: SubflowId(0),
+                        position: 1,
+                        ..
                     },
                     Copied(0),
                 ) => {}
                 (
                     Action::BlockParity {
-                        of: 1,
+                        of: SubflowId(1),
                         first: 1,
                         segments: 2,
                         ..

@@ -118,11 +118,12 @@ impl Ranking for Conditions {
 mod tests {
     use super::super::tests::subflow;
     use super::*;
+    use crate::types::SubflowId;
     use spindle_units::Duration;
 
     #[test]
     fn loss_estimate_has_the_documented_values() {
-        let mut s = subflow(0);
+        let mut s = subflow(SubflowId(0));
         (s.sent, s.retransmitted, s.since_retransmission) = (100, 2, 10);
         assert!((PathQuality::TESTBED.loss(&s) - 0.096).abs() < 1e-12);
         assert!((PathQuality::SIMULATION.loss(&s) - 0.06).abs() < 1e-12);
@@ -132,7 +133,11 @@ mod tests {
 
     #[test]
     fn normalised_loss_and_rtt_have_equal_weight() {
-        let mut all = [subflow(0), subflow(1), subflow(2)];
+        let mut all = [
+            subflow(SubflowId(0)),
+            subflow(SubflowId(1)),
+            subflow(SubflowId(2)),
+        ];
         (all[0].sent, all[0].retransmitted) = (100, 10);
         (all[1].sent, all[1].retransmitted) = (100, 5);
         all[0].since_retransmission = u64::MAX;
@@ -149,7 +154,11 @@ mod tests {
 
     #[test]
     fn ranking_is_defined_without_losses_or_rtt_or_transmissions() {
-        let mut all = [subflow(0), subflow(1), subflow(2)];
+        let mut all = [
+            subflow(SubflowId(0)),
+            subflow(SubflowId(1)),
+            subflow(SubflowId(2)),
+        ];
         let c = PathQuality::SIMULATION.over(&all);
         assert_eq!(c.worse(&all[0], &all[1]), Ordering::Greater, "identifier");
         assert_eq!(c.better(&all[0], &all[1]), Ordering::Less);

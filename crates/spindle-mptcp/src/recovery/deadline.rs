@@ -117,6 +117,7 @@ mod tests {
     use super::super::tests::{subflow, view};
     use super::super::{SegmentView, Trigger};
     use super::*;
+    use crate::types::SubflowId;
 
     fn in_flight_since(micros: u64) -> Option<SegmentView> {
         Some(SegmentView {
@@ -129,7 +130,11 @@ mod tests {
 
     #[test]
     fn segment_older_than_two_rtts_is_copied_over_the_fastest_other_path() {
-        let mut subflows = [subflow(0), subflow(1), subflow(2)];
+        let mut subflows = [
+            subflow(SubflowId(0)),
+            subflow(SubflowId(1)),
+            subflow(SubflowId(2)),
+        ];
         subflows[0].oldest_unprotected = in_flight_since(100);
         subflows[2].srtt = Some(Duration::from_micros(200));
         let mut policy = DeadlineReinjection::default().build(1);
@@ -140,9 +145,9 @@ mod tests {
         assert_eq!(policy.next_timeout(), Some(at(500)), "100 us + 2 x 200 us");
         v.now = at(500);
         let copy = Action::Copy {
-            of: 0,
+            of: SubflowId(0),
             position: 1,
-            on: 2,
+            on: SubflowId(2),
             window: Window::Inside,
         };
         assert_eq!(policy.on_opportunity(&v), copy, "new data or not");
@@ -151,7 +156,7 @@ mod tests {
 
     #[test]
     fn late_segment_is_not_copied_on_its_own_path_or_beyond_the_window() {
-        let mut subflows = [subflow(0), subflow(1)];
+        let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
         subflows[0].oldest_unprotected = in_flight_since(0);
         subflows[1].in_flight = subflows[1].cwnd;
         let mut policy = DeadlineReinjection::default().build(1);
@@ -167,7 +172,7 @@ mod tests {
 
     #[test]
     fn deadline_respects_its_lower_and_upper_limits() {
-        let subflows = [subflow(0)];
+        let subflows = [subflow(SubflowId(0))];
         let v = view(&subflows, false, Trigger::Ack);
         let of = |lower, hard| {
             let settings = DeadlineReinjection {

@@ -99,6 +99,7 @@ mod tests {
     use super::super::tests::{subflow, view};
     use super::*;
     use crate::recovery::{SegmentView, Trigger};
+    use crate::types::SubflowId;
     use spindle_units::Instant;
 
     fn eligible(position: u64) -> Option<SegmentView> {
@@ -112,7 +113,11 @@ mod tests {
 
     #[test]
     fn oldest_segment_of_the_worst_subflow_is_copied_over_the_best() {
-        let mut subflows = [subflow(0), subflow(1), subflow(2)];
+        let mut subflows = [
+            subflow(SubflowId(0)),
+            subflow(SubflowId(1)),
+            subflow(SubflowId(2)),
+        ];
         subflows[1].retransmitted = 1;
         subflows[1].oldest_unprotected = eligible(4001);
         subflows[2].oldest_unprotected = eligible(1);
@@ -121,9 +126,9 @@ mod tests {
         assert_eq!(
             action,
             Action::Copy {
-                of: 1,
+                of: SubflowId(1),
                 position: 4001,
-                on: 0,
+                on: SubflowId(0),
                 window: Window::Inside
             }
         );
@@ -131,7 +136,7 @@ mod tests {
 
     #[test]
     fn new_data_or_full_windows_or_no_trigger_prevent_a_copy() {
-        let mut subflows = [subflow(0), subflow(1)];
+        let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
         subflows[1].oldest_unprotected = eligible(1);
         let mut policy = Fuso::default().build(1);
         assert_eq!(
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn window_blocked_data_prevent_a_copy_only_for_modified_receivers() {
-        let mut subflows = [subflow(0), subflow(1)];
+        let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
         subflows[1].oldest_unprotected = eligible(1);
         let blocked = View {
             window_blocked: true,
@@ -164,7 +169,11 @@ mod tests {
         let towards_held = fuso.for_unmodified_receivers().expect("a variant");
         assert!(matches!(
             towards_held.build(1).on_opportunity(&blocked),
-            Action::Copy { of: 1, on: 0, .. }
+            Action::Copy {
+                of: SubflowId(1),
+                on: SubflowId(0),
+                ..
+            }
         ));
     }
 
@@ -172,7 +181,7 @@ mod tests {
     /// subflow is of no use, and no second copy is made.
     #[test]
     fn no_copy_is_sent_on_the_same_subflow_while_the_other_is_paced() {
-        let mut subflows = [subflow(0), subflow(1)];
+        let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
         subflows[0].oldest_unprotected = eligible(1);
         subflows[0].retransmitted = 1;
         subflows[1].paced = true;
@@ -185,12 +194,19 @@ mod tests {
         subflows[1].paced = false;
         let v = view(&subflows, false, Trigger::Ack);
         let action = policy().on_opportunity(&v);
-        assert!(matches!(action, Action::Copy { of: 0, on: 1, .. }));
+        assert!(matches!(
+            action,
+            Action::Copy {
+                of: SubflowId(0),
+                on: SubflowId(1),
+                ..
+            }
+        ));
     }
 
     #[test]
     fn best_and_worst_subflow_may_be_the_same() {
-        let mut subflows = [subflow(0)];
+        let mut subflows = [subflow(SubflowId(0))];
         subflows[0].oldest_unprotected = eligible(1);
         let action =
             Fuso::default()
@@ -199,9 +215,9 @@ mod tests {
         assert_eq!(
             action,
             Action::Copy {
-                of: 0,
+                of: SubflowId(0),
                 position: 1,
-                on: 0,
+                on: SubflowId(0),
                 window: Window::Inside
             }
         );
@@ -209,7 +225,11 @@ mod tests {
 
     #[test]
     fn choice_among_subflows_that_never_sent_is_random_but_repeatable() {
-        let mut subflows = [subflow(0), subflow(1), subflow(2)];
+        let mut subflows = [
+            subflow(SubflowId(0)),
+            subflow(SubflowId(1)),
+            subflow(SubflowId(2)),
+        ];
         subflows[0].in_flight = subflows[0].cwnd;
         subflows[0].oldest_unprotected = eligible(1);
         subflows[1].sent = 0;
@@ -223,28 +243,28 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let picks: Vec<_> = (0..64).map(chosen).collect();
-        assert!(picks.contains(&1) && picks.contains(&2));
+        assert!(picks.contains(&SubflowId(1)) && picks.contains(&SubflowId(2)));
         assert_eq!(picks, (0..64).map(chosen).collect::<Vec<_>>());
     }
 
     #[test]
     fn ties_elsewhere_prefers_a_subflow_other_than_the_worst() {
-        let mut subflows = [subflow(0), subflow(1)];
+        let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
         subflows[0].oldest_unprotected = eligible(1);
         let v = view(&subflows, false, Trigger::Ack);
-        for (ties_elsewhere, on) in [(false, 0), (true, 1)] {
+        for (ties_elsewhere, on) in [(false, SubflowId(0)), (true, SubflowId(1))] {
             let settings = Fuso {
                 ties_elsewhere,
                 ..Fuso::default()
             };
             let action = settings.build(1).on_opportunity(&v);
-            assert!(matches!(action, Action::Copy { of: 0, on: o, .. } if o == on));
+            assert!(matches!(action, Action::Copy { of: SubflowId(0), on: o, .. } if o == on));
         }
     }
 
     #[test]
     fn each_setting_changes_its_own_rule() {
-        let mut subflows = [subflow(0), subflow(1)];
+        let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
         subflows[0].oldest_unprotected = eligible(1);
         subflows[1].retransmitted = 1;
         subflows[1].in_flight = 1000;
@@ -253,19 +273,19 @@ mod tests {
             Action::Copy { of, on, .. } => Some((of, on)),
             _ => None,
         };
-        assert_eq!(on(Fuso::default()), Some((0, 0)));
+        assert_eq!(on(Fuso::default()), Some((SubflowId(0), SubflowId(0))));
         let elsewhere = Fuso {
             elsewhere: true,
             ..Fuso::default()
         };
-        assert_eq!(on(elsewhere), Some((0, 1)));
+        assert_eq!(on(elsewhere), Some((SubflowId(0), SubflowId(1))));
         let ties = Fuso {
             ties_elsewhere: true,
             ..Fuso::default()
         };
         assert_eq!(
             on(ties),
-            Some((0, 0)),
+            Some((SubflowId(0), SubflowId(0))),
             "no tie: the other one has had a loss"
         );
         let literal = Fuso {

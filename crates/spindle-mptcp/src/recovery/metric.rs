@@ -135,12 +135,13 @@ impl Ranking for PathMetric {
 mod tests {
     use super::super::tests::subflow;
     use super::*;
+    use crate::types::SubflowId;
     use spindle_units::Duration;
 
     #[test]
     fn path_metric_has_the_documented_value() {
         let m = PathMetric::default();
-        let mut s = subflow(0);
+        let mut s = subflow(SubflowId(0));
         (s.sent, s.retransmitted, s.since_retransmission) = (100, 2, 10);
         assert!((m.cost(&s) - 0.06).abs() < 1e-12);
         s.since_retransmission = 1;
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn ties_are_broken_by_rtt_then_identifier() {
         let m = PathMetric::default();
-        let (mut a, mut b) = (subflow(0), subflow(1));
+        let (mut a, mut b) = (subflow(SubflowId(0)), subflow(SubflowId(1)));
         a.srtt = Some(Duration::from_micros(300));
         b.srtt = Some(Duration::from_micros(200));
         assert_eq!(m.worse(&a, &b), Ordering::Greater);
@@ -177,7 +178,7 @@ mod tests {
             kind: MetricKind::Authors,
             ..PathMetric::default()
         };
-        let (mut a, mut b) = (subflow(0), subflow(1));
+        let (mut a, mut b) = (subflow(SubflowId(0)), subflow(SubflowId(1)));
         a.srtt = Some(Duration::from_micros(300));
         b.srtt = Some(Duration::from_micros(200));
         assert_eq!(m.better(&b, &a), Ordering::Less, "the faster");
@@ -196,7 +197,7 @@ mod tests {
             kind: MetricKind::DrainTime,
             ..PathMetric::default()
         };
-        let (mut a, b) = (subflow(0), subflow(1));
+        let (mut a, b) = (subflow(SubflowId(0)), subflow(SubflowId(1)));
         a.in_flight = 4000;
         assert_eq!(m.worse(&a, &b), Ordering::Greater);
         assert_eq!(m.better(&b, &a), Ordering::Less);

@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn given_subflow_is_the_worst_while_it_has_something_to_protect() {
-        let mut subflows = [subflow(0), subflow(1)];
+        let mut subflows = [subflow(SubflowId(0)), subflow(SubflowId(1))];
         // The wrapped policy alone chooses the subflow with the loss.
         subflows[1].retransmitted = 1;
         for s in &mut subflows {
             s.oldest_unprotected = Some(SegmentView {
                 position: 1,
                 len: 1000,
-                offset: u64::from(s.id) * 1000,
+                offset: u64::from(s.id.0) * 1000,
                 sent_at: Instant::ZERO,
             });
         }
@@ -139,7 +139,11 @@ mod tests {
             let fuso = Fuso::default();
             let policy: Arc<dyn RecoveryFactory> = Arc::new(fuso);
             let mut policy = match given {
-                true => PinnedWorstPath { policy, worst: 0 }.build(1),
+                true => PinnedWorstPath {
+                    policy,
+                    worst: SubflowId(0),
+                }
+                .build(1),
                 false => policy.build(1),
             };
             match policy.on_opportunity(&view(subflows, false, Trigger::Ack)) {
@@ -147,8 +151,11 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!((of(&subflows, false), of(&subflows, true)), (1, 0));
+        assert_eq!(
+            (of(&subflows, false), of(&subflows, true)),
+            (SubflowId(1), SubflowId(0))
+        );
         subflows[0].oldest_unprotected = None;
-        assert_eq!(of(&subflows, true), 1);
+        assert_eq!(of(&subflows, true), SubflowId(1));
     }
 }

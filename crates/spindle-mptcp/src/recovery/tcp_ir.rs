@@ -172,7 +172,7 @@ mod tests {
     fn send(policy: &mut dyn Recovery, micros: u64, packet: u64, new: bool) {
         policy.on_sent(&SentView {
             now: at(micros),
-            subflow: 0,
+            subflow: SubflowId(0),
             segment: SegmentView {
                 position: 1 + packet * 1000,
                 len: 1000,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn ask(policy: &mut dyn Recovery, micros: u64, acked_to: u64) -> Action {
-        let mut subflows = [subflow(0)];
+        let mut subflows = [subflow(SubflowId(0))];
         subflows[0].acked_to = acked_to;
         let mut v = view(&subflows, true, Trigger::Timer);
         v.now = at(micros);
@@ -202,7 +202,11 @@ mod tests {
         send(&mut *policy, 141, 0, false);
         assert_eq!(policy.next_timeout(), Some(at(210)));
         assert_eq!(ask(&mut *policy, 209, 1), Action::Nothing);
-        let parity = |first, end| Action::Parity { of: 0, first, end };
+        let parity = |first, end| Action::Parity {
+            of: SubflowId(0),
+            first,
+            end,
+        };
         assert_eq!(ask(&mut *policy, 210, 1), parity(1, 2001));
         assert_eq!(policy.next_timeout(), Some(at(350)));
         assert_eq!(ask(&mut *policy, 350, 1), parity(2001, 3001));
@@ -218,7 +222,7 @@ mod tests {
             send(&mut *policy, 0, packet, true);
         }
         let full = Action::Parity {
-            of: 0,
+            of: SubflowId(0),
             first: 1,
             end: 16_001,
         };
@@ -243,7 +247,11 @@ mod tests {
             send(&mut *policy, 10, packet, true);
         }
         assert_eq!(policy.next_timeout(), Some(at(80)));
-        let parity = |first, end| Action::Parity { of: 0, first, end };
+        let parity = |first, end| Action::Parity {
+            of: SubflowId(0),
+            first,
+            end,
+        };
         assert_eq!(ask(&mut *policy, 80, 1), parity(2001, 18_001));
         assert_eq!(policy.next_timeout(), Some(at(210)));
         assert_eq!(ask(&mut *policy, 80, 1), Action::Nothing);

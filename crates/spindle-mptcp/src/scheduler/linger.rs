@@ -95,18 +95,24 @@ mod tests {
     #[test]
     fn linger_time_is_queue_over_rate_and_ties_go_to_the_first() {
         let mut s = Linger.build();
-        let mut list = [candidate(3, Some(300), 0), candidate(1, Some(200), 0)];
+        let mut list = [
+            candidate(SubflowId(3), Some(300), 0),
+            candidate(SubflowId(1), Some(200), 0),
+        ];
         assert_eq!(
             s.pick(&list, 0, 0, 1),
-            Some(Assignment::new_data(3)),
+            Some(Assignment::new_data(SubflowId(3))),
             "a tie"
         );
         list[0].queued = 65_428;
-        assert_eq!(s.pick(&list, 0, 0, 1), Some(Assignment::new_data(1)));
+        assert_eq!(
+            s.pick(&list, 0, 0, 1),
+            Some(Assignment::new_data(SubflowId(1)))
+        );
         list[1].queued = 65_428;
         assert_eq!(
             s.pick(&list, 0, 0, 1),
-            Some(Assignment::new_data(1)),
+            Some(Assignment::new_data(SubflowId(1))),
             "the faster drains it sooner"
         );
         list[1].queued = 6 * 14_480;
@@ -116,7 +122,10 @@ mod tests {
             "its buffer is full, the other's is not"
         );
         list[1].queued = 4 * 65_428;
-        assert_eq!(s.pick(&list, 0, 0, 1), Some(Assignment::new_data(3)));
+        assert_eq!(
+            s.pick(&list, 0, 0, 1),
+            Some(Assignment::new_data(SubflowId(3)))
+        );
         assert_eq!(s.pick(&list, 0, 0, 0), None);
     }
 }

@@ -43,17 +43,24 @@ impl Scheduler for MinRtt {
 mod tests {
     use super::super::tests::candidate;
     use super::*;
+    use crate::types::SubflowId;
 
     #[test]
     fn min_rtt_picks_the_lowest_rtt_and_unmeasured_subflows_last() {
         let mut s = MinRtt.build();
         let list = [
-            candidate(0, None, 0),
-            candidate(1, Some(300), 0),
-            candidate(2, Some(200), 0),
+            candidate(SubflowId(0), None, 0),
+            candidate(SubflowId(1), Some(300), 0),
+            candidate(SubflowId(2), Some(200), 0),
         ];
-        assert_eq!(s.pick(&list, 0, 0, 1), Some(Assignment::new_data(2)));
-        assert_eq!(s.pick(&list[..1], 0, 0, 1), Some(Assignment::new_data(0)));
+        assert_eq!(
+            s.pick(&list, 0, 0, 1),
+            Some(Assignment::new_data(SubflowId(2)))
+        );
+        assert_eq!(
+            s.pick(&list[..1], 0, 0, 1),
+            Some(Assignment::new_data(SubflowId(0)))
+        );
         assert_eq!(s.pick(&list, 0, 0, 0), None);
     }
 }

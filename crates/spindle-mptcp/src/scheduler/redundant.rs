@@ -53,25 +53,32 @@ impl Scheduler for Redundant {
 mod tests {
     use super::super::tests::candidate;
     use super::*;
+    use crate::types::SubflowId;
 
     #[test]
     fn redundant_resends_data_that_a_subflow_has_not_carried() {
         let mut s = Redundant.build();
-        let list = [candidate(0, None, 3000), candidate(1, None, 1000)];
+        let list = [
+            candidate(SubflowId(0), None, 3000),
+            candidate(SubflowId(1), None, 1000),
+        ];
         assert_eq!(
             s.pick(&list, 0, 3000, 5),
             Some(Assignment {
-                subflow: 1,
+                subflow: SubflowId(1),
                 again_from: Some(1000)
             })
         );
         assert_eq!(
             s.pick(&list, 2000, 3000, 5),
             Some(Assignment {
-                subflow: 1,
+                subflow: SubflowId(1),
                 again_from: Some(2000)
             })
         );
-        assert_eq!(s.pick(&list, 3000, 3000, 5), Some(Assignment::new_data(0)));
+        assert_eq!(
+            s.pick(&list, 3000, 3000, 5),
+            Some(Assignment::new_data(SubflowId(0)))
+        );
     }
 }

@@ -57,13 +57,13 @@ mod tests {
     fn round_robin_picks_subflows_in_turn() {
         let mut s = RoundRobin.build();
         let list = [
-            candidate(0, None, 0),
-            candidate(1, None, 0),
-            candidate(2, None, 0),
+            candidate(SubflowId(0), None, 0),
+            candidate(SubflowId(1), None, 0),
+            candidate(SubflowId(2), None, 0),
         ];
         let picks: Vec<_> = (0..4)
             .filter_map(|_| s.pick(&list, 0, 0, 1))
-            .map(|a| a.subflow)
+            .map(|a| a.subflow.0)
             .collect();
         assert_eq!(picks, [0, 1, 2, 0]);
     }

@@ -14,6 +14,8 @@ use spindle_wire::{CodedPacket, Packet, Segment};
 
 use coding::CodingCounters;
 
+use crate::types::SubflowId;
+
 /// Class selectors below this value have no priority: those of the default forwarding behaviour and of lower
 /// effort.
 const LOW_SELECTORS: u8 = 2;
@@ -133,7 +135,7 @@ pub trait Stage: Send + std::fmt::Debug {
 /// Makes the stage of each subflow.
 pub trait StageFactory: Send + Sync + std::fmt::Debug {
     /// A stage for subflow `subflow`.
-    fn build(&self, subflow: u8) -> Box<dyn Stage>;
+    fn build(&self, subflow: SubflowId) -> Box<dyn Stage>;
 }
 
 /// The stage that changes nothing. A configuration without a stage behaves alike.
@@ -147,7 +149,7 @@ impl Stage for Identity {
 }
 
 impl StageFactory for Identity {
-    fn build(&self, _subflow: u8) -> Box<dyn Stage> {
+    fn build(&self, _subflow: SubflowId) -> Box<dyn Stage> {
         Box::new(Self)
     }
 }

@@ -13,6 +13,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Flags, Packet, Segment, SeqNumber};
 
 use super::{Stage, StageContext, StageFactory};
+use crate::types::SubflowId;
 
 /// How long segments wait, and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Default for Settings {
 }
 
 impl StageFactory for Settings {
-    fn build(&self, _subflow: u8) -> Box<dyn Stage> {
+    fn build(&self, _subflow: SubflowId) -> Box<dyn Stage> {
         Box::new(Reorder::new(*self))
     }
 }

@@ -163,7 +163,7 @@ impl Subflow {
         };
         self.segment.agreed = u64::from(mss);
         self.tx
-            .set_mss(u64::from(mss) - options, usize::from(self.id), self.planned);
+            .set_mss(u64::from(mss) - options, self.id.number(), self.planned);
         self.watch_path();
         self.apply_path_mtu(now);
     }
@@ -171,7 +171,7 @@ impl Subflow {
     /// Subtracts room for MPTCP's options from the segment size.
     pub(crate) fn reserve_options(&mut self, bytes: u64) {
         let mss = self.tx.agreed_mss().saturating_sub(bytes).max(1);
-        self.tx.set_mss(mss, usize::from(self.id), self.planned);
+        self.tx.set_mss(mss, self.id.number(), self.planned);
         self.watch_path();
         self.apply_path_mtu(self.activity.last_heard);
     }

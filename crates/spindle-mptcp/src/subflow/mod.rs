@@ -195,7 +195,7 @@ impl Subflow {
                 TcpState::SynSent
             },
             origin: n.origin,
-            tx: Sender::new(config.clone(), usize::from(n.id), n.planned),
+            tx: Sender::new(config.clone(), n.id.number(), n.planned),
             rx,
             stage,
             isn: InitialSequenceNumbers {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spindle_mptcp::{
-    CloseReason, Config, ConnectionInfo, Event, Handle, SendKind, TraceEvent, TraceKind,
+    CloseReason, Config, ConnectionInfo, Event, Handle, SendKind, SubflowId, TraceEvent, TraceKind,
 };
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload};
@@ -41,7 +41,7 @@ pub(crate) enum PathOp {
     /// The side withdraws its n-th further address.
     Withdraw(usize),
     /// The side requests that a subflow is treated as a backup, or not.
-    Backup(u8, bool),
+    Backup(SubflowId, bool),
 }
 
 /// The byte at `offset` in the data that `side` sends.

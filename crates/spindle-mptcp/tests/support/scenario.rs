@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use spindle_mptcp::congestion;
 use spindle_mptcp::scheduler;
-use spindle_mptcp::{Config, EcnMode, InitialWindow, Keepalive, PathManager, preset};
+use spindle_mptcp::{Config, EcnMode, InitialWindow, Keepalive, PathManager, SubflowId, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
@@ -404,7 +404,7 @@ impl Scenario {
             let op = match what {
                 0 => PathOp::Announce(usize::from(*n % 2)),
                 1 => PathOp::Withdraw(usize::from(*n % 2)),
-                _ => PathOp::Backup(*n, *what == 2),
+                _ => PathOp::Backup(SubflowId(*n), *what == 2),
             };
             (Duration::from_micros(*at), *side, op)
         };

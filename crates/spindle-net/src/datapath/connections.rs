@@ -444,11 +444,11 @@ impl Driver {
     }
 
     /// Logs why a subflow ended while its connection lives.
-    fn log_ended(&mut self, handle: Handle, subflow: SubflowId) {
+    fn log_ended(&mut self, handle: Handle, id: SubflowId) {
         let Some(info) = self.stack.info(handle).filter(|i| i.closed.is_none()) else {
             return;
         };
-        let Some(ended) = info.ended.iter().rfind(|e| e.id == subflow) else {
+        let Some(ended) = info.ended.iter().rfind(|e| e.id == id) else {
             return;
         };
         let Some(connection) = self.connections.at(handle).map(|l| l.id) else {
@@ -457,9 +457,9 @@ impl Driver {
         let (local, remote, left) = (ended.local, ended.remote, info.subflows.len());
         let (reason, established) = (ended.end, ended.established);
         if reason.is_orderly() {
-            tracing::info!(connection, subflow, %local, %remote, %reason, left, "subflow ended");
+            tracing::info!(connection, subflow = id.0, %local, %remote, %reason, left, "subflow ended");
         } else {
-            tracing::warn!(connection, subflow, %local, %remote, %reason, established, left, "subflow lost");
+            tracing::warn!(connection, subflow = id.0, %local, %remote, %reason, established, left, "subflow lost");
         }
     }
 

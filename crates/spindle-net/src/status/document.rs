@@ -145,7 +145,7 @@ pub struct EndedSubflow {
 impl EndedSubflow {
     fn new(of: &ConnectionStatus, e: &spindle_mptcp::EndedSubflow) -> Self {
         Self {
-            id: e.id,
+            id: e.id.0,
             local: e.local.to_string(),
             remote: e.remote.to_string(),
             established: e.established,
@@ -198,7 +198,7 @@ pub struct Subflow {
 
 fn subflow(s: &SubflowInfo, now: Instant) -> Subflow {
     Subflow {
-        id: s.id,
+        id: s.id.0,
         local: s.local.to_string(),
         remote: s.remote.to_string(),
         state: format!("{:?}", s.state),

@@ -19,7 +19,7 @@ use spindle_experiment::scenario::{Ask, Observe};
 use spindle_experiment::traffic::{Plan, PlannedFlow, Start};
 use spindle_fabric::LinkId;
 use spindle_mptcp::stage::scatter::PRIORITY;
-use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, TraceEvent};
+use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, SubflowId, TraceEvent};
 use spindle_units::{Duration, Instant, prefetch};
 use spindle_wire::Endpoint;
 
@@ -100,7 +100,7 @@ pub(crate) struct Recording {
     /// What the receiving end did and observed.
     pub(crate) receiver: Vec<TraceEvent>,
     /// The subflows' endpoints at the server: identifier, server, client.
-    pub(crate) subflows: Vec<(u8, Endpoint, Endpoint)>,
+    pub(crate) subflows: Vec<(SubflowId, Endpoint, Endpoint)>,
 }
 
 /// How the application uses the transport.

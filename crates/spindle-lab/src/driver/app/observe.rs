@@ -255,12 +255,12 @@ mod tests {
             offset,
             position,
             len: 100,
-            copy_of: of,
+            copy_of: of.map(SubflowId),
             parity: None,
         };
         TraceEvent {
             at: Instant::ZERO,
-            subflow,
+            subflow: SubflowId(subflow),
             kind,
         }
     }
@@ -268,7 +268,7 @@ mod tests {
     fn came(subflow: u8, kind: TraceKind) -> TraceEvent {
         TraceEvent {
             at: Instant::ZERO,
-            subflow,
+            subflow: SubflowId(subflow),
             kind,
         }
     }
@@ -294,7 +294,7 @@ mod tests {
             sent(0, SendKind::Retransmission, 100, 101, None),
         ];
         // The client's subflow 2 is the server's subflow 1.
-        let names = Names::from([(0, 0), (2, 1)]);
+        let names = Names::from([(0, 0), (2, 1)].map(|(c, s)| (SubflowId(c), SubflowId(s))));
         let came = [
             arrived(0, 0, 1, 100),
             arrived(2, 0, 101, 0),
@@ -316,7 +316,7 @@ mod tests {
             parity(300),
         ];
         let decoded = |offset| {
-            let (fresh, len, by) = (100, 100, 1);
+            let (fresh, len, by) = (100, 100, SubflowId(1));
             let kind = TraceKind::Decoded {
                 offset,
                 fresh,

@@ -2,7 +2,7 @@
 
 use spindle_experiment::rng::{Purpose, Streams};
 use spindle_experiment::scenario::ResponseLoss;
-use spindle_mptcp::{ConnectionInfo, Handle, Stack};
+use spindle_mptcp::{ConnectionInfo, Handle, Stack, SubflowId};
 use spindle_wire::{Endpoint, Packet};
 
 use crate::driver::ids::FlowId;
@@ -47,7 +47,7 @@ impl Script {
         streams: &Streams,
     ) {
         for (number, loss) in self.losses.iter().enumerate() {
-            let counts = |id: u8| loss.subflow.is_none_or(|s| s == id);
+            let counts = |id: SubflowId| loss.subflow.is_none_or(|s| s == id.0);
             let ends = server.subflows.iter().filter(|s| counts(s.id));
             let packet = loss.packet.unwrap_or_else(|| {
                 let index = u64::from(flow.0) | (number as u64) << 32;

@@ -24,7 +24,7 @@ use crate::tcp_config::LossConfig;
 use crate::types::SubflowId;
 
 /// The subflow that scatters.
-const FIRST: SubflowId = 0;
+const FIRST: SubflowId = SubflowId::FIRST;
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Connection {
         let sf = &mut self.subflows[0];
         sf.adopt(Arc::new(own));
         sf.reserve_options(ScatterOption::TOKEN_LEN as u64);
-        self.coupling.deactivate(usize::from(FIRST));
+        self.coupling.deactivate(FIRST.number());
     }
 
     /// Begins to scatter if each end has the other's key and both ends know this. The first data of a client

@@ -107,7 +107,7 @@ impl Connection {
         let option = match self.subflows[i].origin {
             Origin::Join(_) => {
                 let id = self.subflows[i].id;
-                (client && self.extensions.parities.in_blocks()).then_some(ParityOption::Name(id))
+                (client && self.extensions.parities.in_blocks()).then_some(ParityOption::Name(id.0))
             }
             Origin::Initial if capable => {
                 let due = match self.role {

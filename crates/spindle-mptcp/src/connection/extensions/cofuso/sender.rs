@@ -141,7 +141,7 @@ impl Connection {
     /// The identifier by which both ends know a subflow.
     fn name_of(&self, sf: &Subflow) -> Option<u8> {
         if self.role == Role::Client || sf.origin == Origin::Initial {
-            return Some(sf.id);
+            return Some(sf.id.0);
         }
         let names = &self.extensions.parities.blocks.as_ref()?.names;
         names.iter().find(|n| n.0 == sf.id).map(|n| n.1)
@@ -375,11 +375,11 @@ mod tests {
     #[test]
     fn subflow_is_identified_by_its_latest_name() {
         let mut b = Blocks::default();
-        b.name(1, 3);
-        b.name(2, 3);
-        b.name(4, 5);
-        assert_eq!(b.names, [(2, 3), (4, 5)]);
-        b.forget(2);
-        assert_eq!(b.names, [(4, 5)]);
+        b.name(SubflowId(1), 3);
+        b.name(SubflowId(2), 3);
+        b.name(SubflowId(4), 5);
+        assert_eq!(b.names, [(SubflowId(2), 3), (SubflowId(4), 5)]);
+        b.forget(SubflowId(2));
+        assert_eq!(b.names, [(SubflowId(4), 5)]);
     }
 }
