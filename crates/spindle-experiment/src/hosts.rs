@@ -29,7 +29,7 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     tcp.min_rto = host.min_rto;
     tcp.initial_rto = host.initial_rto;
     // A scenario has one timeout for every case without an RTT measurement.
-    tcp.rto_after_syn_timeout = host.initial_rto;
+    tcp.data_rto.after_syn_timeout = host.initial_rto;
     tcp.syn_retries = SYN_RETRIES;
     tcp.send_buffer = host.send_buffer as usize;
     tcp.receive_buffer = host.receive_buffer as usize;

@@ -73,7 +73,7 @@ pub use presets::{
 pub use subflow::TcpState;
 pub use subflow::sender::{SendCounters, SendKind};
 pub use tcp_config::{
-    EcnMode, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor, TailLossProbe,
+    DataRto, EcnMode, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor, TailLossProbe,
     TcpConfig,
 };
 pub use types::SubflowId;

@@ -2,6 +2,8 @@
 
 use spindle_units::Duration;
 
+use crate::congestion::SlowStartExit;
+
 pub use crate::types::EcnMode;
 
 /// TCP parameters (RFC 9293 and companions).
@@ -16,6 +18,8 @@ pub struct TcpConfig {
     pub max_window: Option<u32>,
     /// Initial slow-start threshold in bytes; unlimited by default (RFC 5681, section 3.1).
     pub initial_ssthresh: Option<u64>,
+    /// What ends CUBIC's initial slow start apart from a loss; HyStart++ by default.
+    pub slow_start_exit: SlowStartExit,
     /// Floor of the retransmission timeout (RFC 6298, rule 2.4; 1 s there, 200 ms in today's
     /// kernels and by default here).
     pub min_rto: Duration,
@@ -26,14 +30,8 @@ pub struct TcpConfig {
     /// Retransmission timeout before the first RTT measurement, the SYN's included (RFC 6298, rule
     /// 2.1: 1 s).
     pub initial_rto: Duration,
-    /// Retransmission timeout at the start of the data if the SYN or SYN/ACK timed out and no timestamp
-    /// measured the RTT despite the timeout (RFC 6298, section 5.7: 3 s; Linux `tcp_init_metrics`). At least
-    /// `initial_rto`.
-    pub rto_after_syn_timeout: Duration,
-    /// If set, the handshake does not count as an RTT measurement, and this is the retransmission timeout until
-    /// data that were sent only once are acknowledged. `None`, the default, takes the handshake as the first
-    /// measurement.
-    pub data_rto: Option<Duration>,
+    /// Retransmission timeout at the start of the data.
+    pub data_rto: DataRto,
     /// How often a SYN or SYN/ACK is retransmitted before the connection attempt is given up. With the default
     /// values of the other timeouts, the default results in 183 s (RFC 9293, section 3.8.3, R2 of a SYN: at
     /// least 3 min).
@@ -175,6 +173,28 @@ pub struct LossConfig {
     pub least_timer: Option<Duration>,
 }
 
+/// The retransmission timeout at the start of the data. By default the handshake is the first measurement of the
+/// RTT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DataRto {
+    /// If set, the handshake does not count as a measurement, and this is the timeout until data that were sent
+    /// only once are acknowledged. `None` by default.
+    pub fixed: Option<Duration>,
+    /// The timeout if the SYN or SYN/ACK timed out and no timestamp measured the RTT despite the timeout
+    /// (RFC 6298, section 5.7: 3 s, the default; Linux `tcp_init_metrics`). At least
+    /// [`TcpConfig::initial_rto`].
+    pub after_syn_timeout: Duration,
+}
+
+impl Default for DataRto {
+    fn default() -> Self {
+        Self {
+            fixed: None,
+            after_syn_timeout: Duration::from_secs(3),
+        }
+    }
+}
+
 /// What the lower bound of the retransmission timeout applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RtoFloor {
@@ -219,12 +239,12 @@ impl Default for TcpConfig {
             initial_window: InitialWindow::PerSubflow(10),
             max_window: None,
             initial_ssthresh: None,
+            slow_start_exit: SlowStartExit::default(),
             min_rto: Duration::from_millis(200),
             rto_floor: RtoFloor::default(),
             max_rto: Duration::from_secs(60),
             initial_rto: Duration::from_secs(1),
-            rto_after_syn_timeout: Duration::from_secs(3),
-            data_rto: None,
+            data_rto: DataRto::default(),
             syn_retries: 7,
             burst: 0,
             pacing: false,

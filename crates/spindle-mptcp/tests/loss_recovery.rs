@@ -152,7 +152,7 @@ fn a_dsack_undoes_the_reduction_of_cwnd() {
 #[test]
 fn the_configured_data_rto_holds_until_data_are_acknowledged() {
     let mut config = window(1);
-    config.tcp.data_rto = Some(Duration::from_millis(1500));
+    config.tcp.data_rto.fixed = Some(Duration::from_millis(1500));
     let (mut p, _) = sending(config, 2);
     assert_eq!(p.info().rto, Duration::from_millis(1500));
     let now = sack(&p, 1, &[]);

@@ -101,6 +101,8 @@ impl Congestion for ScalableController {
 
 #[cfg(test)]
 mod tests {
+    use spindle_mptcp::congestion::SlowStartExit;
+
     use super::*;
 
     #[test]
@@ -112,7 +114,7 @@ mod tests {
             subflow: 0,
             max_window: u64::MAX,
             initial_ssthresh: u64::MAX,
-            hystart: false,
+            slow_start_exit: SlowStartExit::Loss,
             stretch_acks: false,
         });
         controller.on_signal(Instant::ZERO, 80_000, Signal::Loss, &mut coupling);

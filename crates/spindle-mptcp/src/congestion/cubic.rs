@@ -2,8 +2,9 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::hystart::{self, HyStart};
+use super::hystart;
 use super::reno;
+use super::slow_start_exit::ExitDetector;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
 
@@ -31,8 +32,8 @@ struct Curve {
     /// t_epoch: when this stage of congestion avoidance began. It moves later by the time in which cwnd did not
     /// limit the sender (RFC 9438, section 5.8). `None` between two stages.
     epoch: Option<Instant>,
-    /// The next stage follows slow start or a timeout, not a reduction: K = 0 and W_max = cwnd (RFC 9438,
-    /// sections 4.8 and 4.10).
+    /// The next stage follows slow start or a timeout, not a reduction in congestion avoidance: K = 0 and
+    /// W_max = cwnd (RFC 9438, sections 4.8 and 4.10).
     fresh: bool,
 }
 
@@ -66,8 +67,8 @@ struct CubicController {
     curve: Curve,
     /// The curve before the last reduction (RFC 9438, section 4.9).
     before: Option<Curve>,
-    /// The state of HyStart++ during the initial slow start, if enabled (RFC 9406, section 4.3).
-    hystart: Option<HyStart>,
+    /// What may end the initial slow start before a loss.
+    exit: Option<ExitDetector>,
     /// Growth below one byte.
     fraction: f64,
     /// When the last acknowledgement arrived.
@@ -87,7 +88,7 @@ impl CubicController {
                 ..Curve::default()
             },
             before: None,
-            hystart: p.hystart.then(HyStart::default),
+            exit: ExitDetector::new(p.slow_start_exit),
             fraction: 0.0,
             last_ack: Instant::ZERO,
             idle: false,
@@ -99,16 +100,16 @@ impl CubicController {
         if !self.window.in_slow_start() {
             return s.acked;
         }
-        let Some(h) = &mut self.hystart else {
+        let Some(exit) = &mut self.exit else {
             return self.window.slow_start(s.acked, reno::L);
         };
         let counted = self.window.counted(s.acked, hystart::L);
-        let rest = self.window.slow_start(counted / h.divisor(), hystart::L);
-        if h.on_ack(s) {
+        let rest = self.window.slow_start(counted / exit.divisor(), hystart::L);
+        if exit.on_ack(s) {
             self.window.end_slow_start();
         }
         if !self.window.in_slow_start() {
-            self.hystart = None;
+            self.exit = None;
         }
         rest
     }
@@ -159,7 +160,7 @@ impl CubicController {
         self.curve.epoch = None;
         self.curve.w_est = 0.0;
         self.fraction = 0.0;
-        self.hystart = None;
+        self.exit = None;
     }
 }
 
@@ -232,10 +233,15 @@ impl Congestion for CubicController {
     }
 
     fn on_signal(&mut self, _: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling) {
+        let overshoots = self.exit.as_ref().is_some_and(ExitDetector::halves);
         self.leave_curve();
         self.curve.set_w_max(self.window.cwnd() as f64);
-        self.curve.fresh = false;
-        let ssthresh = decreased(in_flight);
+        self.curve.fresh = overshoots;
+        let ssthresh = if overshoots {
+            in_flight / 2
+        } else {
+            decreased(in_flight)
+        };
         self.window.reduce(ssthresh, MIN_SSTHRESH_SEGMENTS);
         if signal == Signal::Ecn {
             // RFC 9438, section 4.6, figure 5: here the floor of cwnd is one segment.
@@ -272,6 +278,7 @@ impl Congestion for CubicController {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SlowStartExit;
     use super::super::tests::{MSS, Path, near, parameters};
     use super::*;
 
@@ -413,7 +420,7 @@ mod tests {
     #[test]
     fn hystart_ends_slow_start_as_the_queue_builds() {
         let mut p = parameters();
-        p.hystart = true;
+        p.slow_start_exit = SlowStartExit::HyStart;
         let mut path = Path::new(CubicController::new(&p));
         path.rtt = Duration::from_millis(50);
         for _ in 0..4 {
@@ -430,6 +437,33 @@ mod tests {
         // From there the window grows by a quarter in each of five rounds. Then congestion avoidance follows.
         assert_eq!(segments, [303, 379, 474, 592, 740, 897, 898]);
         assert_eq!(path.cc.ssthresh() / MSS, 897);
-        assert!(path.cc.hystart.is_none());
+        assert!(path.cc.exit.is_none());
+    }
+
+    /// cwnd and W_max in segments after a loss in the initial slow start, at a window of 160 segments.
+    fn after_loss_in_slow_start(exit: SlowStartExit) -> (u64, f64) {
+        let mut p = parameters();
+        p.slow_start_exit = exit;
+        let mut path = Path::new(CubicController::new(&p));
+        path.rtt = Duration::from_millis(50);
+        for _ in 0..4 {
+            path.round();
+        }
+        path.signal(Signal::Loss);
+        let cwnd = path.cc.cwnd() / MSS;
+        path.round();
+        (cwnd, path.cc.curve.w_max / MSS as f64)
+    }
+
+    #[test]
+    fn loss_in_slow_start_halves_cwnd_if_the_recent_delay_is_watched() {
+        assert_eq!(
+            after_loss_in_slow_start(SlowStartExit::HyStart),
+            (112, 160.0)
+        );
+        assert_eq!(
+            after_loss_in_slow_start(SlowStartExit::RecentDelay),
+            (80, 80.0)
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use super::Congestion;
+use super::SlowStartExit;
 use crate::types::EcnMode;
 
 /// Makes the controller of each subflow. It is what a configuration contains, and holds the controller's
@@ -55,8 +56,8 @@ pub struct Parameters {
     /// Initial ssthresh in bytes. `u64::MAX` means unlimited (RFC 5681, section 3.1: arbitrarily high). A value
     /// below two segments is raised to two segments.
     pub initial_ssthresh: u64,
-    /// Whether CUBIC's initial slow start uses HyStart++ (RFC 9406). All other controllers ignore it.
-    pub hystart: bool,
+    /// What ends CUBIC's initial slow start. All other controllers ignore it: only a loss or a mark ends theirs.
+    pub slow_start_exit: SlowStartExit,
     /// Whether slow start counts every acknowledged byte. RFC 5681, equation 2, allows one segment per
     /// acknowledgement. If segments are coalesced, one acknowledgement stands for many segments (RFC 9406,
     /// section 4.2, leaves L unbounded for paced senders; Linux does so for all senders).

@@ -10,13 +10,18 @@ const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 /// The delay increase as a share of the last round's minimum (RFC 9406, section 4.3).
 const MIN_RTT_DIVISOR: u64 = 8;
 /// Number of samples that a round needs before it is evaluated (RFC 9406, section 4.3).
-const N_RTT_SAMPLE: u32 = 8;
+pub(super) const N_RTT_SAMPLE: u32 = 8;
 /// Factor by which Conservative Slow Start grows more slowly (RFC 9406, section 4.3).
-const CSS_GROWTH_DIVISOR: u64 = 4;
+pub(super) const CSS_GROWTH_DIVISOR: u64 = 4;
 /// Rounds of Conservative Slow Start before congestion avoidance (RFC 9406, section 4.3).
 const CSS_ROUNDS: u32 = 5;
 /// L in segments for a sender that does not pace (RFC 9406, section 4.3).
 pub(super) const L: u64 = 8;
+
+/// RttThresh: the delay increase over `base` that counts (RFC 9406, section 4.2).
+pub(super) fn delay_threshold(base: Duration) -> Duration {
+    (base / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
+}
 
 /// Conservative Slow Start.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +75,7 @@ impl HyStart {
                 self.css = None;
             }
         } else if let Some(last) = self.last_min {
-            let share = last / MIN_RTT_DIVISOR;
-            if current >= last + share.clamp(MIN_RTT_THRESH, MAX_RTT_THRESH) {
+            if current >= last + delay_threshold(last) {
                 self.css = Some(Css {
                     baseline: current,
                     rounds: 0,

@@ -17,7 +17,9 @@ mod fully_coupled;
 mod hystart;
 mod lia;
 mod olia;
+mod recent_delay;
 mod reno;
+mod slow_start_exit;
 mod window;
 
 /// The controllers that come with Spindle. A new one needs a line here and its `mod` line above.
@@ -49,6 +51,7 @@ pub use fully_coupled::FullyCoupled;
 pub use lia::Lia;
 pub use olia::Olia;
 pub use reno::Reno;
+pub use slow_start_exit::SlowStartExit;
 pub use window::{MIN_SSTHRESH_SEGMENTS, Window};
 
 /// The controllers that come with Spindle, always in the same order.

@@ -15,7 +15,7 @@ pub(super) fn parameters() -> Parameters {
         subflow: 0,
         max_window: u64::MAX,
         initial_ssthresh: u64::MAX,
-        hystart: false,
+        slow_start_exit: SlowStartExit::Loss,
         stretch_acks: false,
     }
 }
@@ -355,10 +355,14 @@ proptest! {
         which in 0..built_in().len(),
         max_window in prop_oneof![Just(u64::MAX), 3000..100_000u64],
         initial_ssthresh in bytes(),
-        hystart: bool,
+        slow_start_exit in prop::sample::select(vec![
+            SlowStartExit::Loss,
+            SlowStartExit::HyStart,
+            SlowStartExit::RecentDelay,
+        ]),
         calls in prop::collection::vec(call(), 0..80),
     ) {
-        let p = Parameters { max_window, initial_ssthresh, hystart, subflow: 1, ..parameters() };
+        let p = Parameters { max_window, initial_ssthresh, slow_start_exit, subflow: 1, ..parameters() };
         let mut cc = built_in()[which].build(&p);
         let mut c = Coupling::new();
         let mut mss = MSS;

@@ -288,7 +288,7 @@ const OTHERS: &[Other] = others! {
     "no-reinjection", "no subflow is ever judged dead",
         |c| multipath(c, |m| m.dead_after_timeouts = u32::MAX);
     "late-rtt", "each subflow: the handshake is no RTT measurement, and the RTO is 1.5 s before the first (MMPTCP's authors' code)",
-        |c| c.tcp.data_rto.replace(Duration::from_millis(1500)).is_none();
+        |c| c.tcp.data_rto.fixed.replace(Duration::from_millis(1500)).is_none();
     "joined-first", "new data wait while a join is unanswered, as where MMPTCP's authors' code goes round its subflows",
         |c| multipath(c, |m| m.wait_for_joins = true);
     "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (mechanisms D1)",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use spindle_mptcp::congestion::Cubic;
+use spindle_mptcp::congestion::{Cubic, SlowStartExit};
 use spindle_mptcp::{
     Config, Event, Handle, PathManager, RtoFloor, SendCounters, Stack, StackConfig, TcpState,
     for_unmodified_receivers, preset,
@@ -143,6 +143,7 @@ pub(crate) fn gateway(name: &str) -> Config {
     }
     c.tcp.min_rto = Duration::from_millis(200);
     c.tcp.rto_floor = RtoFloor::Variation;
+    c.tcp.slow_start_exit = SlowStartExit::RecentDelay;
     c.tcp.delayed_ack = Some(Duration::from_millis(40));
     c.tcp.autotune = true;
     c.tcp.send_buffer = 16 << 20;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use spindle_mptcp::congestion::SlowStartExit;
 use spindle_mptcp::stage::coding::{Destinations, Networks};
 use spindle_mptcp::{Config, Keepalive, PathManager, RtoFloor, for_unmodified_receivers};
 use spindle_units::Duration;
@@ -104,6 +105,7 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
     tcp.pacing = true;
     tcp.min_rto = MIN_RTO;
     tcp.rto_floor = RtoFloor::Variation;
+    tcp.slow_start_exit = SlowStartExit::RecentDelay;
     tcp.timestamps = true;
     tcp.sack = true;
     tcp.window_scaling = true;

@@ -178,7 +178,7 @@ fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> B
         subflow: index,
         max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
         initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
-        hystart: true,
+        slow_start_exit: t.slow_start_exit,
         stretch_acks: config.coalesces(),
     })
 }
@@ -270,13 +270,13 @@ impl Sender {
     ) {
         self.una = 1;
         self.nxt = self.nxt.max(1);
-        match (self.config.tcp.data_rto, rtt) {
+        match (self.config.tcp.data_rto.fixed, rtt) {
             (Some(rto), _) => self.rtt.restart(rto),
             (None, Some(rtt)) => self.rtt.sample(rtt),
             (None, None) if syns > 1 => {
                 let tcp = &self.config.tcp;
                 self.rtt
-                    .restart(tcp.rto_after_syn_timeout.max(tcp.initial_rto));
+                    .restart(tcp.data_rto.after_syn_timeout.max(tcp.initial_rto));
             }
             (None, None) => self.rtt.end_back_off(),
         }
