@@ -5,6 +5,7 @@
 mod bursty;
 
 use bursty::{BurstyPath, FAST, SLOW, download, gateway};
+use spindle_mptcp::congestion::SlowStartExit;
 use spindle_units::Duration;
 
 /// Number of seeds for each transport.
@@ -97,4 +98,33 @@ fn transfer_over_unequal_paths_is_no_slower_than_over_the_fast_first_path() {
 #[test]
 fn transfer_over_unequal_paths_is_no_slower_than_over_the_fast_second_path() {
     is_no_slower_than_over_the_fast_path(true);
+}
+
+/// With HyStart++ more than a thousand segments were lost: slow start ended only when both queues, of one round
+/// trip of data each, had overflowed.
+#[test]
+fn slow_start_of_a_gateway_ends_before_a_queue_of_one_round_trip_overflows() {
+    const BYTES: u64 = 30_000_000;
+    let path = |rate, rtt| BurstyPath {
+        rate,
+        rtt: Duration::from_millis(rtt),
+        queue: 750_000,
+        begin: 0.0,
+        end: 1.0,
+    };
+    for rtt in [116, 120, 124] {
+        let paths = [path(50_000_000, rtt), path(300_000_000, 20)];
+        let mut config = gateway("fuso-2");
+        let o = download(&config, paths, 0, (BYTES, LIMIT), &mut |_, _, _, _, _| ());
+        assert!(
+            o.delivered == BYTES && o.sent.losses == 0,
+            "{rtt} ms: {o:?}"
+        );
+        config.tcp.slow_start_exit = SlowStartExit::HyStart;
+        let o = download(&config, paths, 0, (BYTES, LIMIT), &mut |_, _, _, _, _| ());
+        assert!(
+            o.sent.losses > 1000,
+            "HyStart++ loses segments, {rtt} ms: {o:?}"
+        );
+    }
 }
