@@ -11,10 +11,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
+use spindle_mptcp::path_manager::{FullMesh, Passive, Ports};
 use spindle_mptcp::stage::scatter::PhaseSwitch;
-use spindle_mptcp::{
-    Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, SubflowId, keys, preset,
-};
+use spindle_mptcp::{Config, Handle, MultipathConfig, Stack, StackConfig, SubflowId, keys, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
     AddAddr, DataNumber, Dss, Ecn, Endpoint, Flags, Mapping, MpCapable, MpJoin, MpPrio, MpTcpRst,
@@ -189,9 +188,9 @@ fn config(k: &Kind) -> Config {
     let m = c.multipath.get_or_insert_with(MultipathConfig::default);
     m.checksum = k.checksum;
     m.path_manager = match k.manager % 3 {
-        0 => PathManager::Passive,
-        1 => PathManager::Ports(2 + usize::from(k.manager) % 3),
-        _ => PathManager::FullMesh,
+        0 => Arc::new(Passive),
+        1 => Arc::new(Ports(2 + usize::from(k.manager) % 3)),
+        _ => Arc::new(FullMesh),
     };
     if let Some(s) = m.scatter.as_mut().filter(|_| k.short_scatter) {
         Arc::make_mut(s).switch = PhaseSwitch::Bytes(4_000);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use spindle_codes::{Body, Content, ErasureCode, ReedSolomon, Shape, Source};
-use spindle_mptcp::{Handle, PathManager, Stack, StackConfig, keys, preset};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{Handle, Stack, StackConfig, keys, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
     DataNumber, Dss, Endpoint, ExperimentId, Experimental, Flags, Mapping, MpCapable, MpJoin,
@@ -230,7 +231,7 @@ impl World {
         let buffer = [20_000, 60_000, 400_000][usize::from(kind.buffer) % 3];
         config.tcp.receive_buffer = buffer;
         if let Some(m) = &mut config.multipath {
-            m.path_manager = PathManager::Passive;
+            m.path_manager = Arc::new(Passive);
         }
         let mut stack = Stack::deterministic(StackConfig::default(), 0);
         stack

@@ -1,10 +1,12 @@
 //! The hosts of a scenario: their addresses, the class of their packets, and the configuration of their stacks.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use spindle_fabric::Class;
+use spindle_mptcp::path_manager::Endpoints;
 use spindle_mptcp::stage::has_priority;
-use spindle_mptcp::{Config, EcnMode, InitialWindow, PathManager};
+use spindle_mptcp::{Config, EcnMode, InitialWindow, MultipathConfig};
 use spindle_wire::Endpoint;
 
 use crate::registry::Transport;
@@ -90,7 +92,8 @@ pub fn host_of(endpoint: &Endpoint) -> Option<u32> {
 
 /// The configuration of a connection that starts from interface `first` of a host with `interfaces` interfaces.
 /// If there are several, a multipath transport opens one subflow from each, because the address determines the
-/// path there. Otherwise it is `config` itself.
+/// path there, unless its path manager [chooses addresses](spindle_mptcp::path_manager::PathManager) itself.
+/// Otherwise it is `config` itself.
 ///
 /// If `subflows` is not empty, it contains the number of subflows on each interface. The first subflow of all
 /// is on `first` in any case.
@@ -102,14 +105,17 @@ pub fn over_interfaces(
     subflows: &[u32],
 ) -> Config {
     let mut config = config.clone();
-    if let Some(m) = config.multipath.as_mut().filter(|_| interfaces > 1) {
+    let replaced = |m: &&mut MultipathConfig| !m.path_manager.uses_local_addresses();
+    if interfaces > 1
+        && let Some(m) = config.multipath.as_mut().filter(replaced)
+    {
         let on = |i: u32| subflows.get(i as usize).copied();
         let wanted = |i: u32| on(i).unwrap_or(u32::from(subflows.is_empty()));
         let others = (0..interfaces).flat_map(|i| {
             let more = wanted(i).saturating_sub(u32::from(i == first));
             (0..more).map(move |_| address(host, i))
         });
-        m.path_manager = PathManager::Endpoints(others.collect());
+        m.path_manager = Arc::new(Endpoints(others.collect()));
     }
     config
 }

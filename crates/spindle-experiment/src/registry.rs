@@ -10,6 +10,7 @@ use spindle_fabric::{
     PrestoSettings,
 };
 use spindle_mptcp::congestion::{self, ControllerFactory};
+use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::scheduler::SchedulerFactory;
 use spindle_mptcp::{Config, Variant, preset, preset_names, variants};
 
@@ -338,6 +339,13 @@ impl Registry {
     #[must_use]
     pub fn scheduler(self, factory: impl SchedulerFactory + 'static) -> Self {
         self.variant(Variant::scheduler(Arc::new(factory)))
+    }
+
+    /// Adds a path manager as a [variant](Variant::path_manager) of every multipath transport, or replaces the
+    /// one with that name.
+    #[must_use]
+    pub fn path_manager(self, manager: impl PathManager + 'static) -> Self {
+        self.variant(Variant::path_manager(Arc::new(manager)))
     }
 
     /// Adds a variant, or replaces the one with that name. Transports that are already added with a variant in

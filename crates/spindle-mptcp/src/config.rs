@@ -9,6 +9,7 @@ use std::sync::Arc;
 use spindle_units::Duration;
 
 use crate::congestion::{ControllerFactory, Reno};
+use crate::path_manager::{Passive, PathManager};
 use crate::recovery::RecoveryFactory;
 use crate::scheduler::{MinRtt, SchedulerFactory};
 use crate::stage::StageFactory;
@@ -40,7 +41,7 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct MultipathConfig {
     /// How further subflows are opened.
-    pub path_manager: PathManager,
+    pub path_manager: Arc<dyn PathManager>,
     /// How new data are distributed over subflows.
     pub scheduler: Arc<dyn SchedulerFactory>,
     /// Require DSS checksums (RFC 8684, section 3.1, flag A).
@@ -123,38 +124,10 @@ pub enum JoinPolicy {
     Anywhere,
 }
 
-/// How a client opens further subflows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathManager {
-    /// It opens none.
-    Passive,
-    /// This many subflows in total between the first pair of addresses, distinguished by source port. The
-    /// network's ECMP spreads them.
-    Ports(usize),
-    /// One subflow for each pair of local and remote address. Local addresses are those of the stack. Remote
-    /// addresses are learnt by ADD_ADDR.
-    FullMesh,
-    /// One subflow from each of these local addresses to the peer's first address, in addition to the first
-    /// subflow. An address that is listed several times, or that the first subflow also uses, has several
-    /// subflows.
-    Endpoints(Vec<std::net::IpAddr>),
-}
-
-impl PathManager {
-    /// How many subflows the connection plans, as far as that is known in advance.
-    pub fn planned_subflows(&self) -> usize {
-        match self {
-            Self::Passive | Self::FullMesh => 1,
-            Self::Ports(n) => (*n).max(1),
-            Self::Endpoints(list) => list.len() + 1,
-        }
-    }
-}
-
 impl Default for MultipathConfig {
     fn default() -> Self {
         Self {
-            path_manager: PathManager::Passive,
+            path_manager: Arc::new(Passive),
             scheduler: Arc::new(MinRtt),
             checksum: false,
             early_dsn_delivery: false,

@@ -29,18 +29,18 @@
 //!   ([`PRESETS`], [`variants`]).
 //! - `host`: demultiplexing, listeners, ports, timers and memory over all connections ([`Stack`]).
 //! - `connection`: the data level, that is handshakes, path manager, reassembly, reinjection and fallback.
-//!   `output.rs` shows the order in which a connection uses an opportunity to send.
+//!   `transmit.rs` shows the order in which a connection uses an opportunity to send.
 //! - `subflow`: one TCP with its loss detection. Begin with `input.rs`.
 //! - [`recovery`]: the interface for recovery policies, and the policies.
 //! - [`stage`]: the interface for layers between a subflow and the wire, with packet scatter and coding.
-//! - [`scheduler`]: which subflow gets new data. [`congestion`]: the congestion controllers.
+//! - [`path_manager`]: which subflows a client opens. [`scheduler`]: which subflow gets new data. [`congestion`]: the congestion controllers.
 //! - [`keys`], `secrets`: keys, tokens and HMACs of RFC 8684, and secret random numbers.
 //! - `types`, `steps`, `ranges`, `random`: what modules of several layers share.
 //!
 //! # Layers
 //!
 //! A module may only use modules below it. From the top down, the order is `presets`, `host`, `connection`,
-//! `subflow`, `config`, `recovery`, `stage`, `tcp_config`, `scheduler`, `congestion`, `secrets`, `keys`,
+//! `subflow`, `config`, `recovery`, `stage`, `tcp_config`, `path_manager`, `scheduler`, `congestion`, `secrets`, `keys`,
 //! `types`, `steps`, `ranges`, `random`. `.ci/check-layers` checks it.
 
 mod config;
@@ -48,6 +48,7 @@ pub mod congestion;
 mod connection;
 mod host;
 pub mod keys;
+pub mod path_manager;
 mod presets;
 mod random;
 mod ranges;
@@ -60,7 +61,7 @@ mod subflow;
 mod tcp_config;
 mod types;
 
-pub use config::{AnnouncedAddresses, Config, JoinPolicy, MultipathConfig, PathManager};
+pub use config::{AnnouncedAddresses, Config, JoinPolicy, MultipathConfig};
 pub use connection::ended::{EndedSubflow, SubflowEnd, SubflowEnds};
 pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
 pub use connection::trace::{Coded, TraceEvent, TraceKind};

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use crate::config::{Config, MultipathConfig, PathManager};
+use crate::config::{Config, MultipathConfig};
 use crate::congestion::{Cubic, Dctcp, Lia};
+use crate::path_manager::Ports;
 use crate::recovery::{CoFuso, CodingRate, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
 use crate::scheduler::Linger;
 use crate::tcp_config::{EcnMode, LossConfig, ReductionBase, TailLossProbe};
@@ -57,7 +58,7 @@ fn mptcp(subflows: usize) -> Config {
     Config {
         congestion: Arc::new(Lia),
         multipath: Some(MultipathConfig {
-            path_manager: PathManager::Ports(subflows),
+            path_manager: Arc::new(Ports(subflows)),
             max_subflows: subflows.max(8),
             ..MultipathConfig::default()
         }),

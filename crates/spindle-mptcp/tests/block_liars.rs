@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
 use spindle_codes::{Body, ErasureCode, ReedSolomon, Shape, Source};
+use spindle_mptcp::path_manager::Passive;
 use spindle_mptcp::recovery::CoFuso;
-use spindle_mptcp::{Config, DataCounters, PathManager, StackConfig};
+use spindle_mptcp::{Config, DataCounters, StackConfig};
 use spindle_wire::{DataNumber, ExperimentId, Experimental, Flags, Payload, Segment, SeqNumber};
 
 /// Payload bytes of a packet.
@@ -37,7 +38,7 @@ fn said(seg: &Segment) -> Option<Vec<u8>> {
 }
 
 fn decoding() -> Config {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.recovery = Some(Arc::new(CoFuso::SIMULATION));
     if let Some(m) = &mut c.multipath {
         m.early_dsn_delivery = true;

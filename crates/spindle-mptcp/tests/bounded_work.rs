@@ -6,7 +6,8 @@ mod peer;
 
 use peer::budget::{PER_EVENT, PER_SENT};
 use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
-use spindle_mptcp::{Config, InitialWindow, PathManager, StackConfig};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{Config, InitialWindow, StackConfig};
 use spindle_units::Duration;
 use spindle_wire::{Flags, Packet, Payload, Segment, SeqNumber};
 
@@ -19,7 +20,7 @@ const SCALE: u8 = 10;
 
 /// All written data are sent at once, in segments as small as the peer requests.
 fn unlimited(rack: bool) -> Config {
-    let mut config = config(PathManager::Passive);
+    let mut config = config(Passive);
     config.tcp.window_scaling = true;
     config.tcp.send_buffer = 64 << 20;
     config.tcp.initial_window = InitialWindow::PerSubflow(4 * OUTSTANDING as u32);

@@ -5,7 +5,8 @@
 mod peer;
 
 use peer::{Bench, Flow, PEER_KEY, capable, config, here, syn, there};
-use spindle_mptcp::{PathManager, StackConfig};
+use spindle_mptcp::StackConfig;
+use spindle_mptcp::path_manager::Passive;
 use spindle_wire::{Flags, MpCapable, Payload, Segment, SeqNumber};
 
 /// Bit B of the flags, "the last of those for extensibility" (RFC 8684, section 3.1).
@@ -47,7 +48,7 @@ fn spoilt(option: MpCapable) -> [(MpCapable, &'static str); 4] {
 }
 
 fn passive() -> spindle_mptcp::Config {
-    config(PathManager::Passive)
+    config(Passive)
 }
 
 fn is_multipath(b: &Bench) -> bool {

@@ -7,8 +7,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use peer::{Bench, Flow, PEER_KEY, capable, config, here, syn, there};
+use spindle_mptcp::path_manager::Passive;
 use spindle_mptcp::recovery::CoFuso;
-use spindle_mptcp::{Config, PathManager, StackConfig, keys};
+use spindle_mptcp::{Config, StackConfig, keys};
 use spindle_units::Duration;
 use spindle_wire::{
     DataNumber, Dss, Endpoint, Flags, Mapping, ParityOption, Payload, Segment, SeqNumber,
@@ -113,7 +114,7 @@ fn exchange(b: &mut Bench, flow: &mut Flow, multipath: bool, earlier: u16) {
 
 #[test]
 fn syn_flood_of_100000_sources_does_not_prevent_connections() {
-    let mut b = Bench::listening(config(PathManager::Passive), stack());
+    let mut b = Bench::listening(config(Passive), stack());
     flood(&mut b, 0..50_000);
     let mut plain = ask_plainly(&mut b, there());
     let (mut multi, third, key) = ask_multipath(&mut b, peer::end("10.0.0.3:81"));
@@ -150,7 +151,7 @@ fn syn_flood_of_100000_sources_does_not_prevent_connections() {
 
 #[test]
 fn first_data_segment_may_carry_the_cookie_and_the_keys() {
-    let mut b = flooded(config(PathManager::Passive));
+    let mut b = flooded(config(Passive));
     let (mut flow, mut third, key) = ask_multipath(&mut b, there());
     b.key = key;
     third.payload = Payload::Length(300);
@@ -163,7 +164,7 @@ fn first_data_segment_may_carry_the_cookie_and_the_keys() {
 
 #[test]
 fn third_ack_without_mptcp_makes_a_cookie_connection_plain_tcp() {
-    let mut b = flooded(config(PathManager::Passive));
+    let mut b = flooded(config(Passive));
     let (mut flow, mut third, _) = ask_multipath(&mut b, there());
     third.options.rare_mut().mp_capable = None;
     b.push(third);
@@ -172,7 +173,7 @@ fn third_ack_without_mptcp_makes_a_cookie_connection_plain_tcp() {
 
 #[test]
 fn data_that_arrive_before_the_keys_are_ignored() {
-    let mut b = flooded(config(PathManager::Passive));
+    let mut b = flooded(config(Passive));
     let (mut flow, third, key) = ask_multipath(&mut b, there());
     b.key = key;
     let before = b.stack.handles().count();
@@ -196,7 +197,7 @@ fn data_that_arrive_before_the_keys_are_ignored() {
 
 #[test]
 fn expired_cookies_are_refused() {
-    let mut b = flooded(config(PathManager::Passive));
+    let mut b = flooded(config(Passive));
     let flow = ask_plainly(&mut b, there());
     let before = b.stack.handles().count();
     b.now += Duration::from_secs(127);
@@ -212,7 +213,7 @@ fn expired_cookies_are_refused() {
 
 #[test]
 fn forged_cookie_acks_are_reset() {
-    let mut b = flooded(config(PathManager::Passive));
+    let mut b = flooded(config(Passive));
     let flow = ask_plainly(&mut b, there());
     let (_, multi, _) = ask_multipath(&mut b, peer::end("10.0.0.3:81"));
     for k in 1..2000u32 {
@@ -238,7 +239,7 @@ fn forged_cookie_acks_are_reset() {
 /// index the connection.
 #[test]
 fn connection_that_its_third_ack_ends_is_reset_and_removed() {
-    let mut b = flooded(config(PathManager::Passive));
+    let mut b = flooded(config(Passive));
     let before = b.stack.handles().count();
     let (flow, mut third, key) = ask_multipath(&mut b, there());
     third.options.rare_mut().mp_fastclose = Some(key);
@@ -253,7 +254,7 @@ fn connection_that_its_third_ack_ends_is_reset_and_removed() {
 
 #[test]
 fn unexpected_ack_is_not_checked_as_a_cookie_if_no_cookies_were_sent() {
-    let mut b = Bench::listening(config(PathManager::Passive), stack());
+    let mut b = Bench::listening(config(Passive), stack());
     let flow = Flow::new(here(), there(), 5000, SeqNumber(77));
     let out = b.push(flow.segment(Flags::ACK));
     assert_eq!(out[0].flags, Flags::RST);
@@ -263,7 +264,7 @@ fn unexpected_ack_is_not_checked_as_a_cookie_if_no_cookies_were_sent() {
 /// Options of the SYN are preserved in the timestamp.
 #[test]
 fn cookie_timestamp_preserves_window_scale_and_sack() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.multipath = None;
     c.tcp.timestamps = true;
     c.tcp.window_scaling = true;
@@ -305,7 +306,7 @@ fn cookie_timestamp_preserves_window_scale_and_sack() {
 /// Without timestamps the options cannot be preserved, so they are not granted.
 #[test]
 fn cookie_without_timestamps_grants_no_window_scale_or_sack() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.tcp.window_scaling = true;
     let mut b = flooded(c);
     let flow = Flow::new(here(), there(), 5000, SeqNumber(0));
@@ -320,7 +321,7 @@ fn cookie_without_timestamps_grants_no_window_scale_or_sack() {
 /// The key of a cookie belongs to no connection until the third ACK arrives.
 #[test]
 fn join_to_the_token_of_a_cookie_is_refused() {
-    let mut b = flooded(config(PathManager::Passive));
+    let mut b = flooded(config(Passive));
     let (_, _, key) = ask_multipath(&mut b, there());
     let (_, seg) = b.join_syn(peer::end("10.0.0.7:7"), 1, keys::token(key));
     let out = b.push(seg);
@@ -330,7 +331,7 @@ fn join_to_the_token_of_a_cookie_is_refused() {
 
 #[test]
 fn cookie_syn_ack_accepts_no_experimental_options() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.recovery = Some(Arc::new(CoFuso::SIMULATION));
     c.tcp.timestamps = true;
     let mut b = flooded(c);

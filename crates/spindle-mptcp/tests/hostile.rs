@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use peer::{Bench, Flow, PEER_KEY, config, end, here, syn, there};
 use proptest::prelude::*;
-use spindle_mptcp::{Config, PathManager, StackConfig, preset};
+use spindle_mptcp::path_manager::{FullMesh, Passive, Ports};
+use spindle_mptcp::{Config, StackConfig, preset};
 use spindle_units::Duration;
 use spindle_wire::{
     AddAddr, DataNumber, Dss, Ecn, Experimental, Flags, Mapping, MpCapable, MpJoin, MpPrio,
@@ -448,15 +449,14 @@ fn stack() -> StackConfig {
 
 /// Various MPTCP configurations. Timestamps must be disabled, since the test's own handshake does not use them.
 fn kinds() -> impl Strategy<Value = Config> {
-    let manager = prop_oneof![
-        Just(PathManager::Passive),
-        Just(PathManager::Ports(3)),
-        Just(PathManager::FullMesh)
+    let plain = prop_oneof![
+        Just(config(Passive)),
+        Just(config(Ports(3))),
+        Just(config(FullMesh))
     ];
     let names = prop::sample::select(vec!["mptcp", "mptcp-linux", "fuso", "fuso-8"]);
     let buffer = prop_oneof![Just(4usize << 20), Just(3000)];
-    (manager, any::<[bool; 4]>(), buffer, names).prop_map(|(manager, on, buffer, name)| {
-        let plain = config(manager);
+    (plain, any::<[bool; 4]>(), buffer, names).prop_map(|(plain, on, buffer, name)| {
         let scheme = preset(name).unwrap().config;
         let mut c = Config {
             multipath: plain.multipath,
@@ -554,7 +554,7 @@ proptest! {
 /// RFC 4987: a SYN flood takes no more than the configured number of half-open connections.
 #[test]
 fn syn_flood_creates_only_the_configured_number_of_half_open_connections() {
-    let mut b = Bench::listening(config(PathManager::Passive), stack());
+    let mut b = Bench::listening(config(Passive), stack());
     for port in 1..10_000u16 {
         let from = end(&format!("10.9.{}.{}:9", port / 250, port % 250));
         let flow = Flow::new(here(), from, 5000, SeqNumber(0));

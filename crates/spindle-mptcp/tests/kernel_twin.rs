@@ -5,6 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
+use spindle_mptcp::path_manager::Ports;
 use spindle_mptcp::{
     Config, Event, Handle, InitialWindow, ReductionBase, SendKind, SubflowId, TraceEvent,
     TraceKind, preset,
@@ -23,7 +24,7 @@ fn twin() -> Config {
     c.tcp.mss = PACKET + 32;
     c.tcp.initial_window = InitialWindow::PerSubflow(10);
     if let Some(m) = &mut c.multipath {
-        m.path_manager = spindle_mptcp::PathManager::Ports(2);
+        m.path_manager = Arc::new(Ports(2));
     }
     c
 }

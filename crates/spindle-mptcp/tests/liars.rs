@@ -4,14 +4,15 @@
 mod peer;
 
 use peer::{Bench, Flow, PEER_KEY, config, end, here, syn, there};
-use spindle_mptcp::{Event, PathManager, StackConfig, keys};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{Event, StackConfig, keys};
 use spindle_units::Duration;
 use spindle_wire::{
     AddAddr, DataNumber, Flags, MpTcpRst, Payload, ResetReason, Segment, SeqNumber,
 };
 
 fn passive() -> (Bench, Flow) {
-    Bench::server(config(PathManager::Passive), StackConfig::default())
+    Bench::server(config(Passive), StackConfig::default())
 }
 
 /// Checks that a second, plain TCP connection on the same stack receives 100 kB and closes.
@@ -200,7 +201,7 @@ fn ack_and_sack_of_unsent_data_acknowledge_nothing() {
 
 #[test]
 fn data_beyond_the_window_are_not_stored() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.tcp.receive_buffer = 10_000;
     let (mut b, mut flow) = Bench::server(c, StackConfig::default());
     for k in 0..100 {
@@ -234,7 +235,7 @@ fn at_the_memory_limit_connections_are_refused_and_data_within_windows_accepted(
         max_memory: 28_000,
         ..StackConfig::default()
     };
-    let (mut b, mut flow) = Bench::server(config(PathManager::Passive), stack);
+    let (mut b, mut flow) = Bench::server(config(Passive), stack);
     for k in 0..30 {
         let seg = b.data(&mut flow, 1000 * k, 1000);
         b.push(seg);
@@ -288,7 +289,7 @@ fn a_fast_close_with_a_wrong_key_is_ignored() {
 /// The peer has all data and sends a reset instead of an ACK of our FIN. The data count as delivered.
 #[test]
 fn a_reset_in_last_ack_after_full_delivery_is_a_clean_close() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.multipath = None;
     let mut b = Bench::listening(c, StackConfig::default());
     let mut flow = Flow::new(here(), there(), 1, SeqNumber(0));

@@ -10,9 +10,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use peer::{Bench, Flow, config, end, here, syn, there};
-use spindle_mptcp::{
-    CloseReason, Config, Event, Handle, PathManager, StackConfig, TcpConfig, preset,
-};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{CloseReason, Config, Event, Handle, StackConfig, TcpConfig, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Flags, Payload, Segment, SeqNumber};
 
@@ -50,7 +49,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// Plain TCP with send buffers of 16 MB.
 fn plain() -> Config {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.multipath = None;
     c.tcp.send_buffer = 16 << 20;
     c
@@ -546,7 +545,7 @@ fn a_half_closed_connection_is_not_ended_by_the_fin_timeout() {
 /// The DATA_FIN is acknowledged, and the peer's DATA_FIN never arrives.
 #[test]
 fn a_closed_multipath_connection_waits_for_the_peers_data_fin_for_the_fin_timeout() {
-    let (mut b, mut flow) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, mut flow) = Bench::server(config(Passive), StackConfig::default());
     let h = b.handle.unwrap();
     b.stack.close(b.now, h);
     let out = b.drain();
@@ -564,7 +563,7 @@ fn a_closed_multipath_connection_waits_for_the_peers_data_fin_for_the_fin_timeou
 /// Every subflow acknowledges its data, and the peer sends no DATA_ACK for them.
 #[test]
 fn subflow_acks_without_data_acks_do_not_postpone_the_user_timeout() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.tcp.user_timeout = Duration::from_secs(60);
     let (mut b, mut flow) = Bench::server(c, StackConfig::default());
     let h = b.handle.unwrap();

@@ -3,14 +3,15 @@
 mod peer;
 
 use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
-use spindle_mptcp::{Event, PathManager, StackConfig, SubflowId, keys};
+use spindle_mptcp::path_manager::{FullMesh, Passive, Ports};
+use spindle_mptcp::{Event, StackConfig, SubflowId, keys};
 use spindle_wire::{
     AddAddr, DataNumber, Dss, Flags, Mapping, MpJoin, MpPrio, Payload, RareOptions, RemoveAddr,
     ResetReason, Segment, SeqNumber,
 };
 
 fn passive() -> spindle_mptcp::Config {
-    config(PathManager::Passive)
+    config(Passive)
 }
 
 fn rare(seg: &Segment) -> RareOptions {
@@ -259,7 +260,7 @@ fn the_fourth_syn_has_no_mp_capable() {
 
 /// The stack as client, after the SYN of a second subflow. Returns the peer's flows and the nonce of the join.
 fn joining() -> (Bench, Flow, Flow, u32) {
-    let (b, first, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
+    let (b, first, out) = Bench::client(config(Ports(2)), StackConfig::default());
     let seg = out.iter().find(|s| s.flags == Flags::SYN).expect("a join");
     let Some(MpJoin::Syn { token, nonce, .. }) = rare(seg).mp_join else {
         panic!("{seg:?}");
@@ -494,7 +495,7 @@ fn announced(b: &Bench, wrong: u64) -> AddAddr {
 /// RFC 8684, section 3.4.1: a valid ADD_ADDR is echoed, and the full mesh joins the address.
 #[test]
 fn a_valid_add_addr_is_echoed_and_joined() {
-    let (mut b, flow, _) = Bench::client(config(PathManager::FullMesh), StackConfig::default());
+    let (mut b, flow, _) = Bench::client(config(FullMesh), StackConfig::default());
     let mut seg = b.data_ack(&flow, 0);
     seg.options.rare_mut().add_addr = vec![announced(&b, 0)];
     let out = b.push(seg);
@@ -512,7 +513,7 @@ fn a_valid_add_addr_is_echoed_and_joined() {
 /// RFC 8684, section 3.4.1: an ADD_ADDR with a wrong HMAC is ignored.
 #[test]
 fn an_add_addr_with_a_wrong_hmac_is_neither_echoed_nor_joined() {
-    let (mut b, flow, _) = Bench::client(config(PathManager::FullMesh), StackConfig::default());
+    let (mut b, flow, _) = Bench::client(config(FullMesh), StackConfig::default());
     let mut seg = b.data_ack(&flow, 0);
     seg.options.rare_mut().add_addr = vec![announced(&b, 1)];
     let out = b.push(seg);

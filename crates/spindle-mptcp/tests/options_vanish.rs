@@ -3,8 +3,11 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
-use spindle_mptcp::{CloseReason, PathManager, preset};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{CloseReason, preset};
 use spindle_units::Duration;
 use spindle_wire::Segment;
 use support::apps::{App, End, Run};
@@ -88,7 +91,7 @@ impl Transfer {
         config.tcp.receive_buffer = self.buffer;
         if let Some(m) = &mut config.multipath {
             m.checksum = self.checksum;
-            m.path_manager = PathManager::Passive;
+            m.path_manager = Arc::new(Passive);
         }
         let ends = (endpoint(1, 0), endpoint(2, 80));
         let configs = [config.clone(), config];

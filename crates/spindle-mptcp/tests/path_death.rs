@@ -6,8 +6,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use spindle_mptcp::PathManager;
 use spindle_mptcp::congestion::{ControllerFactory, Cubic};
+use spindle_mptcp::path_manager::FullMesh;
 use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, SubflowInfo, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload, Segment};
@@ -184,7 +184,7 @@ struct Outcome {
 fn config(case: &Case) -> Config {
     let mut c = preset(case.preset).expect("a preset").config;
     if let Some(m) = &mut c.multipath {
-        m.path_manager = PathManager::FullMesh;
+        m.path_manager = Arc::new(FullMesh);
         m.dead_after_timeouts = case.dead_after;
         // Opportunistic retransmission also sends the data on another path.
         m.opportunistic_retransmission &= case.dead_after < u32::MAX;

@@ -3,9 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use spindle_mptcp::{
-    CloseReason, Config, Event, Handle, PathError, PathManager, Stack, StackConfig, preset,
-};
+use spindle_mptcp::path_manager::Ports;
+use spindle_mptcp::{CloseReason, Config, Event, Handle, PathError, Stack, StackConfig, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload};
 
@@ -103,7 +102,7 @@ impl World {
 fn config(name: &str, subflows: usize) -> Arc<Config> {
     let mut config = preset(name).expect("a preset").config;
     if let Some(m) = &mut config.multipath {
-        m.path_manager = PathManager::Ports(subflows);
+        m.path_manager = Arc::new(Ports(subflows));
     }
     Arc::new(config)
 }

@@ -4,9 +4,9 @@
 mod peer;
 
 use peer::{Bench, Flow, PEER_KEY, PEER_NONCE, capable, config, end, here, syn};
+use spindle_mptcp::path_manager::{Endpoints, FullMesh, Passive, Ports};
 use spindle_mptcp::{
-    AnnouncedAddresses, Config, JoinPolicy, MultipathConfig, PathManager, StackConfig, SubflowEnd,
-    keys,
+    AnnouncedAddresses, Config, JoinPolicy, MultipathConfig, StackConfig, SubflowEnd, keys,
 };
 use spindle_units::Duration;
 use spindle_wire::{
@@ -18,7 +18,7 @@ fn rare(seg: &Segment) -> RareOptions {
 }
 
 fn multipath(change: impl FnOnce(&mut MultipathConfig)) -> Config {
-    let mut config = config(PathManager::Passive);
+    let mut config = config(Passive);
     config
         .multipath
         .as_mut()
@@ -106,13 +106,13 @@ fn refuse(b: &mut Bench, join: &Segment) -> Vec<Segment> {
 }
 
 fn full_mesh() -> (Bench, Flow) {
-    let (b, flow, _) = Bench::client(config(PathManager::FullMesh), StackConfig::default());
+    let (b, flow, _) = Bench::client(config(FullMesh), StackConfig::default());
     (b, flow)
 }
 
 #[test]
 fn a_server_accepts_hundreds_of_joins_that_are_opened_and_reset() {
-    let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, _) = Bench::server(config(Passive), StackConfig::default());
     for k in 0..700u16 {
         let (flow, out) = b.join(end(&format!("10.0.1.2:{}", 1000 + k)), 1, 0);
         assert_eq!((out[0].flags, subflows(&b)), (Flags::ACK, 2), "join {k}");
@@ -128,7 +128,7 @@ fn a_server_accepts_hundreds_of_joins_that_are_opened_and_reset() {
 
 #[test]
 fn a_client_joins_again_after_each_of_hundreds_of_subflow_losses() {
-    let (mut b, _, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
+    let (mut b, _, out) = Bench::client(config(Ports(2)), StackConfig::default());
     let mut join = join_in(&out).expect("the first join");
     for k in 0..400 {
         let flow = establish(&mut b, &join);
@@ -140,7 +140,7 @@ fn a_client_joins_again_after_each_of_hundreds_of_subflow_losses() {
 
 #[test]
 fn a_subflow_lost_soon_after_its_join_is_joined_again_with_back_off() {
-    let (mut b, _, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
+    let (mut b, _, out) = Bench::client(config(Ports(2)), StackConfig::default());
     let mut join = join_in(&out).expect("the first join");
     let mut waits = Vec::new();
     for _ in 0..8 {
@@ -161,16 +161,17 @@ fn a_subflow_lost_soon_after_its_join_is_joined_again_with_back_off() {
 #[test]
 fn no_path_manager_joins_the_first_address_of_a_peer_that_forbids_it() {
     let second = "10.0.0.9".parse().unwrap();
-    for manager in [
-        PathManager::Ports(2),
-        PathManager::FullMesh,
-        PathManager::Endpoints(vec![second]),
+    for config in [
+        config(Ports(2)),
+        config(FullMesh),
+        config(Endpoints(vec![second])),
     ] {
+        let manager = config.multipath.clone().map(|m| m.path_manager);
         let stack = StackConfig {
             addresses: vec![second],
             ..StackConfig::default()
         };
-        let (mut b, mut flow, _) = Bench::connecting(config(manager.clone()), stack);
+        let (mut b, mut flow, _) = Bench::connecting(config, stack);
         let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
         let mut option = capable(Some(PEER_KEY), None);
         option.no_more_to_source = true;
@@ -248,7 +249,7 @@ fn a_loopback_address_that_a_peer_announces_is_joined_only_if_configured() {
         (AnnouncedAddresses::SameScope, false),
         (AnnouncedAddresses::Any, true),
     ] {
-        let mut config = config(PathManager::FullMesh);
+        let mut config = config(FullMesh);
         for m in config.multipath.iter_mut() {
             m.announced = policy;
         }
@@ -265,8 +266,7 @@ fn a_loopback_address_that_a_peer_announces_is_joined_only_if_configured() {
 /// 3.4.1), and a join only after a DSS has arrived (section 3.1).
 #[test]
 fn an_add_addr_before_the_first_dss_is_echoed_at_once_and_joined_after_the_dss() {
-    let (mut b, mut flow, _) =
-        Bench::connecting(config(PathManager::FullMesh), StackConfig::default());
+    let (mut b, mut flow, _) = Bench::connecting(config(FullMesh), StackConfig::default());
     let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
     answer.options.rare_mut().mp_capable = Some(capable(Some(PEER_KEY), None));
     flow.seq = flow.seq + 1;
@@ -302,7 +302,7 @@ fn an_add_addr_before_the_first_dss_is_echoed_at_once_and_joined_after_the_dss()
 
 #[test]
 fn a_remove_addr_is_repeated_on_alternating_subflows() {
-    let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, first) = Bench::server(config(Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 1, 0);
     let addr = "10.0.3.1".parse().unwrap();
     b.stack
@@ -324,7 +324,7 @@ fn a_remove_addr_is_repeated_on_alternating_subflows() {
 
 #[test]
 fn a_remove_addr_is_not_repeated_once_the_address_is_announced_again() {
-    let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, _) = Bench::server(config(Passive), StackConfig::default());
     let addr = "10.0.3.1".parse().unwrap();
     let handle = b.handle.unwrap();
     b.stack.announce_address(b.now, handle, addr, None);
@@ -340,7 +340,7 @@ fn a_remove_addr_is_not_repeated_once_the_address_is_announced_again() {
 /// removed".
 #[test]
 fn a_subflow_that_answers_a_probe_survives_remove_addr_of_its_address() {
-    let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, first) = Bench::server(config(Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
     let mut seg = b.data_ack(&first, 0);
     seg.options.rare_mut().remove_addr = Some(RemoveAddr {
@@ -358,7 +358,7 @@ fn a_subflow_that_answers_a_probe_survives_remove_addr_of_its_address() {
 
 #[test]
 fn a_subflow_that_answers_no_probe_ends_after_remove_addr_of_its_address() {
-    let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, first) = Bench::server(config(Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
     let mut seg = b.data_ack(&first, 0);
     seg.options.rare_mut().remove_addr = Some(RemoveAddr {
@@ -374,7 +374,7 @@ fn a_subflow_that_answers_no_probe_ends_after_remove_addr_of_its_address() {
 
 #[test]
 fn data_are_sent_on_other_subflows_while_a_removed_address_is_probed() {
-    let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, first) = Bench::server(config(Passive), StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
     let mut seg = b.data_ack(&first, 0);
     seg.options.rare_mut().remove_addr = Some(RemoveAddr {
@@ -400,7 +400,7 @@ fn join_elsewhere(b: &mut Bench, to: Endpoint) -> Segment {
 
 #[test]
 fn a_join_to_an_endpoint_without_a_listener_is_reset_as_prohibited() {
-    let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, _) = Bench::server(config(Passive), StackConfig::default());
     for to in ["10.0.0.7:4000", "10.0.0.1:22"] {
         let answer = join_elsewhere(&mut b, end(to));
         assert!(answer.flags.contains(Flags::RST), "{to}");
@@ -414,7 +414,7 @@ fn a_join_to_an_endpoint_without_a_listener_is_reset_as_prohibited() {
 fn joins_are_accepted_at_announced_endpoints_or_anywhere_if_configured() {
     let flags = |answer: Segment| answer.flags;
     let both = Flags::SYN | Flags::ACK;
-    let (mut b, _) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, _) = Bench::server(config(Passive), StackConfig::default());
     let handle = b.handle.unwrap();
     let addr = end("10.0.0.7:0").addr;
     b.stack.announce_address(b.now, handle, addr, Some(81));
@@ -433,7 +433,7 @@ fn an_address_behind_nat_is_announced_by_its_outside_address_with_one_id() {
         outside: vec![(inside.addr, outside.addr)],
         ..StackConfig::default()
     };
-    let (mut b, _) = Bench::server(config(PathManager::Passive), stack);
+    let (mut b, _) = Bench::server(config(Passive), stack);
     let handle = b.handle.unwrap();
     b.stack.announce_address(b.now, handle, outside.addr, None);
     let announced = rare(&b.drain()[0]).add_addr[0];
@@ -554,7 +554,7 @@ fn an_address_is_not_announced_again_after_a_fin_or_a_permanent_refusal() {
 #[test]
 fn subflows_of_a_backup_address_set_the_backup_flag_whichever_end_joins() {
     let address = "10.0.0.9".parse().unwrap();
-    let mut client = config(PathManager::FullMesh);
+    let mut client = config(FullMesh);
     for m in client.multipath.iter_mut() {
         m.backup_addresses = vec![address];
     }
@@ -580,7 +580,7 @@ fn subflows_of_a_backup_address_set_the_backup_flag_whichever_end_joins() {
 
 #[test]
 fn a_subflow_silent_for_the_user_timeout_ends_while_others_continue() {
-    let mut config = config(PathManager::Passive);
+    let mut config = config(Passive);
     config.tcp.user_timeout = Duration::from_secs(30);
     let (mut b, mut first) = Bench::server(config, StackConfig::default());
     let (second, _) = b.join(end("10.0.1.2:999"), 3, 0);
@@ -606,7 +606,7 @@ fn a_subflow_silent_for_the_user_timeout_ends_while_others_continue() {
 
 #[test]
 fn a_join_that_ends_an_earlier_dead_subflow_completes() {
-    let mut config = config(PathManager::Passive);
+    let mut config = config(Passive);
     config.tcp.user_timeout = Duration::from_secs(30);
     let (mut b, mut first) = Bench::server(config, StackConfig::default());
     b.join(end("10.0.1.2:999"), 3, 0);

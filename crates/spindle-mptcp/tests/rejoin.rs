@@ -3,8 +3,10 @@
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
-use spindle_mptcp::{CloseReason, Config, PathManager, preset};
+use spindle_mptcp::path_manager::FullMesh;
+use spindle_mptcp::{CloseReason, Config, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Flags, MpTcpRst, ResetReason, Segment};
 use support::apps::{App, End, Run};
@@ -39,7 +41,7 @@ fn steady(seconds: u64, shape: impl Fn(Instant, &mut Net)) -> Run {
     let mut config: Config = preset("mptcp").expect("a preset").config;
     config.tcp.msl = ms(10);
     if let Some(m) = &mut config.multipath {
-        m.path_manager = PathManager::FullMesh;
+        m.path_manager = Arc::new(FullMesh);
     }
     let ends = (endpoint(1, 0), endpoint(2, 80));
     let configs = [config.clone(), config];

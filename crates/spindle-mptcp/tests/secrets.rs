@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use peer::{Flow, PEER_KEY, capable, config, end, here, syn, there};
 use secrets_data::linear::predict;
-use spindle_mptcp::{PathManager, Stack, StackConfig};
+use spindle_mptcp::path_manager::{Passive, PathManager, Ports};
+use spindle_mptcp::{Stack, StackConfig};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Flags, MpJoin, Packet, Segment};
 
@@ -29,7 +30,7 @@ fn answer(stack: &mut Stack, now: Instant, seg: Segment) -> Segment {
 }
 
 fn listening(mut stack: Stack) -> Stack {
-    let listens = stack.listen(here(), Arc::new(config(PathManager::Passive)));
+    let listens = stack.listen(here(), Arc::new(config(Passive)));
     listens.unwrap();
     stack
 }
@@ -99,7 +100,7 @@ impl Emitted {
     }
 }
 
-fn with_timestamps(manager: PathManager) -> Arc<spindle_mptcp::Config> {
+fn with_timestamps(manager: impl PathManager + 'static) -> Arc<spindle_mptcp::Config> {
     let mut config = config(manager);
     config.tcp.timestamps = true;
     Arc::new(config)
@@ -113,7 +114,7 @@ fn stamped(mut seg: Segment) -> Segment {
 /// A client with a join. The stack chooses the ports.
 fn client_side(stack: &mut Stack, emitted: &mut Emitted, remote: Endpoint) {
     let local = Endpoint { port: 0, ..here() };
-    let config = with_timestamps(PathManager::Ports(2));
+    let config = with_timestamps(Ports(2));
     stack.connect(START, local, remote, config).unwrap();
     let first = drain(stack, START).remove(0);
     emitted.note(&first);
@@ -174,7 +175,7 @@ fn server_side(stack: &mut Stack, emitted: &mut Emitted, remote: Endpoint) {
 fn emitted(seed: [u8; 32]) -> Emitted {
     let mut emitted = Emitted::default();
     let mut stack = Stack::new(StackConfig::default(), seed);
-    let server = with_timestamps(PathManager::Passive);
+    let server = with_timestamps(Passive);
     stack.listen(here(), server.clone()).unwrap();
     for k in 0..100 {
         let port = 2000 + 2 * k;
@@ -254,12 +255,7 @@ fn timestamps_of_concurrent_connections_reveal_neither_uptime_nor_each_other() {
 fn timestamps_advance_by_one_tick_per_millisecond() {
     let mut stack = Stack::new(StackConfig::default(), [9; 32]);
     stack
-        .connect(
-            START,
-            here(),
-            there(),
-            with_timestamps(PathManager::Passive),
-        )
+        .connect(START, here(), there(), with_timestamps(Passive))
         .unwrap();
     let first = drain(&mut stack, START).remove(0);
     let later = START + Duration::from_millis(1500);

@@ -4,15 +4,15 @@
 mod peer;
 
 use peer::{Bench, Flow, config, end};
+use spindle_mptcp::path_manager::{Passive, Ports};
 use spindle_mptcp::{
-    Config, EndedSubflow, Event, Keepalive, PathManager, StackConfig, SubflowEnd, SubflowEnds,
-    SubflowId,
+    Config, EndedSubflow, Event, Keepalive, StackConfig, SubflowEnd, SubflowEnds, SubflowId,
 };
 use spindle_units::Duration;
 use spindle_wire::{Flags, MpJoin, MpTcpRst, RemoveAddr, ResetReason};
 
 fn passive() -> Config {
-    config(PathManager::Passive)
+    config(Passive)
 }
 
 fn ended(b: &Bench) -> Vec<EndedSubflow> {
@@ -115,7 +115,7 @@ fn a_join_with_a_wrong_hmac_is_recorded_as_an_invalid_join() {
 
 #[test]
 fn a_join_without_an_answer_is_recorded_as_unanswered() {
-    let (mut b, _, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
+    let (mut b, _, out) = Bench::client(config(Ports(2)), StackConfig::default());
     assert!(out.iter().any(|s| s.flags == Flags::SYN));
     while ended(&b).is_empty() {
         assert!(!b.wait().is_empty());
@@ -125,7 +125,7 @@ fn a_join_without_an_answer_is_recorded_as_unanswered() {
 
 #[test]
 fn a_join_that_the_peer_refuses_is_recorded_as_refused() {
-    let (mut b, _, out) = Bench::client(config(PathManager::Ports(2)), StackConfig::default());
+    let (mut b, _, out) = Bench::client(config(Ports(2)), StackConfig::default());
     let syn = out.iter().find(|s| s.flags == Flags::SYN).unwrap();
     assert!(matches!(
         syn.options.rare.as_ref().unwrap().mp_join,

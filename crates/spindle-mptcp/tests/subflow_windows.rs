@@ -5,8 +5,10 @@ mod support;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
-use spindle_mptcp::{CloseReason, Config, PathManager, preset};
+use spindle_mptcp::path_manager::FullMesh;
+use spindle_mptcp::{CloseReason, Config, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Segment};
 use support::apps::{App, End, Run};
@@ -35,7 +37,7 @@ fn download(name: &str, hook: Hook) -> Run {
     let mut config: Config = preset(name).expect("a preset").config;
     config.tcp.msl = ms(10);
     if let Some(m) = &mut config.multipath {
-        m.path_manager = PathManager::FullMesh;
+        m.path_manager = Arc::new(FullMesh);
     }
     let app = |writes, end| App {
         writes,

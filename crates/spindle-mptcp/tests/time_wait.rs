@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use spindle_mptcp::path_manager::Ports;
 use spindle_mptcp::{
-    Config, Event, Handle, PathManager, Stack, StackConfig, StackError, SubflowInfo, TcpState,
-    preset,
+    Config, Event, Handle, Stack, StackConfig, StackError, SubflowInfo, TcpState, preset,
 };
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Flags, MpJoin, Payload, Segment, SeqNumber, Timestamps};
@@ -44,7 +44,7 @@ impl Pair {
     fn with_two_subflows() -> Self {
         let mut p = Self::new();
         let mut config = (*p.config).clone();
-        config.multipath.as_mut().unwrap().path_manager = PathManager::Ports(2);
+        config.multipath.as_mut().unwrap().path_manager = Arc::new(Ports(2));
         p.config = Arc::new(config);
         p
     }

@@ -4,8 +4,10 @@
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
-use spindle_mptcp::{CloseReason, Config, PathManager, for_unmodified_receivers, preset};
+use spindle_mptcp::path_manager::FullMesh;
+use spindle_mptcp::{CloseReason, Config, for_unmodified_receivers, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{DataNumber, Segment};
 use support::apps::{App, End, Run};
@@ -38,7 +40,7 @@ fn fetch(name: &str, wait: Duration, hook: Hook) -> Run {
     config.tcp.msl = ms(10);
     config = for_unmodified_receivers(config);
     if let Some(m) = &mut config.multipath {
-        m.path_manager = PathManager::FullMesh;
+        m.path_manager = Arc::new(FullMesh);
     }
     let app = |writes, end| App {
         writes,

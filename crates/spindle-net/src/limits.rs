@@ -109,7 +109,9 @@ mod tests {
     use super::*;
     use crate::datapath::pipe::Room;
     use crate::service::{LinkKind, wire_config};
-    use spindle_mptcp::{PathManager, preset};
+    use spindle_mptcp::path_manager::Passive;
+    use spindle_mptcp::preset;
+    use std::sync::Arc;
 
     #[test]
     fn buffers_and_queues_stay_within_the_memory_of_a_connection() {
@@ -119,7 +121,7 @@ mod tests {
                 ..Limits::default()
             };
             let base = preset("fuso").expect("a preset").config;
-            let config = wire_config(base, LinkKind::Udp, &limits, PathManager::Passive);
+            let config = wire_config(base, LinkKind::Udp, &limits, Arc::new(Passive));
             let (inbound, outbound) = Room::of(&config).most();
             let queues = (2 * inbound + outbound) as u64 + READ_AT_ONCE;
             let buffer = limits.buffer() as u64;

@@ -2,9 +2,11 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_mptcp::{PathManager, preset};
+use spindle_mptcp::path_manager::{Passive, Ports};
+use spindle_mptcp::preset;
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
@@ -58,7 +60,7 @@ impl World {
             wire_config(base, LinkKind::Udp, &limits, paths).into()
         };
         let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
-        let mut options = GatewayOptions::new(vec![at], to, config(PathManager::Passive));
+        let mut options = GatewayOptions::new(vec![at], to, config(Arc::new(Passive)));
         options.drain = drain;
         options.tls = tls;
         options.max_connections = limits.max_connections;
@@ -70,7 +72,7 @@ impl World {
             listen: vec![here()],
             destination: Destination::Via(Target::Address(at)),
             local: vec![local],
-            config: config(PathManager::Ports(2)),
+            config: config(Arc::new(Ports(2))),
             metrics: Some(metrics.1.clone()),
             tls: None,
             max_connections: 2000,

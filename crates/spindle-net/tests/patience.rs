@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use spindle_mptcp::{Config, PathManager, preset};
+use spindle_mptcp::path_manager::{Passive, PathManager};
+use spindle_mptcp::{Config, preset};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
@@ -23,7 +24,7 @@ const STEP: Duration = Duration::from_secs(10);
 /// Bytes that are counted for a TLS session.
 const SESSION: u64 = 40 << 10;
 
-fn config(paths: PathManager) -> Arc<Config> {
+fn config(paths: Arc<dyn PathManager>) -> Arc<Config> {
     let base = preset("tcp").expect("a preset");
     wire_config(base.config, LinkKind::Udp, &Limits::default(), paths).into()
 }
@@ -51,7 +52,7 @@ impl World {
     async fn new(to: SocketAddr, change: impl FnOnce(&mut GatewayOptions)) -> Self {
         let (a, b) = memory::pair(1 << 14);
         let (clients, network) = (network(a), network(b));
-        let mut options = GatewayOptions::new(vec![at()], to, config(PathManager::Passive));
+        let mut options = GatewayOptions::new(vec![at()], to, config(Arc::new(Passive)));
         let metrics = Metrics::new("tcp");
         options.metrics = Some(metrics.clone());
         change(&mut options);
@@ -66,9 +67,7 @@ impl World {
 
     async fn client(&self) -> TcpStream {
         let from = IpAddr::from([10, 0, 0, 1]);
-        let client = self
-            .clients
-            .connect(from, at(), config(PathManager::Passive));
+        let client = self.clients.connect(from, at(), config(Arc::new(Passive)));
         client.await.expect("a connection")
     }
 
@@ -227,7 +226,7 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         destination: Destination::Socks5,
         local: vec![IpAddr::from([10, 0, 0, 1])],
-        config: config(PathManager::Passive),
+        config: config(Arc::new(Passive)),
         metrics: Some(metrics.clone()),
         tls: None,
         max_connections: 10,

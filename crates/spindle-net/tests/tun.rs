@@ -13,7 +13,8 @@ use netns::{
     DEVICE, address, device, exchange, ip, kernel_connect, kernel_listen, kernel_mptcp, pattern,
     within,
 };
-use spindle_mptcp::{Config, ConnectionInfo, PathManager, StackConfig, preset};
+use spindle_mptcp::path_manager::{FullMesh, Passive, PathManager};
+use spindle_mptcp::{Config, ConnectionInfo, StackConfig, preset};
 use spindle_net::limits::Limits;
 use spindle_net::service::{LinkKind, wire_config};
 use spindle_net::setup::{Dnat, SetupError, SetupOptions, SourceRoute, setup};
@@ -210,7 +211,7 @@ fn every_byte_arrives_over_lossy_paths() {
 }
 
 /// The configuration of CoFUSO's sender in a gateway or a client over TUN.
-fn cofuso(paths: PathManager) -> Arc<Config> {
+fn cofuso(paths: Arc<dyn PathManager>) -> Arc<Config> {
     let preset = preset("cofuso").expect("a preset").config;
     Arc::new(wire_config(
         preset,
@@ -249,7 +250,7 @@ fn a_kernel_client_gets_copies_instead_of_parities() {
         let sent = lossy.experiments.clone();
         run(async {
             let network = network(lossy, &[]);
-            let config = cofuso(PathManager::Passive);
+            let config = cofuso(Arc::new(Passive));
             let mut listener = listen_with(&network, "10.7.0.1:80", config).await;
             let to = listener.local_addr();
             let (begin, may_begin) = std::sync::mpsc::channel();
@@ -296,7 +297,7 @@ fn a_kernel_server_that_is_offered_parities_gets_copies() {
                 let mut out = s.try_clone().expect("a clone");
                 std::io::copy(&mut s, &mut out).expect("the echo");
             });
-            let config = cofuso(PathManager::FullMesh);
+            let config = cofuso(Arc::new(FullMesh));
             let mut stream = network
                 .connect(address("10.7.0.1"), to, config)
                 .await
@@ -343,7 +344,7 @@ fn spindle_connects_to_a_kernel_server() {
                 });
                 let mut config = preset("mptcp").expect("a preset").config;
                 if let Some(m) = &mut config.multipath {
-                    m.path_manager = PathManager::FullMesh;
+                    m.path_manager = Arc::new(FullMesh);
                 }
                 let stream = network
                     .connect(address(local), to, Arc::new(config))

@@ -1,17 +1,19 @@
 //! The command line with a user's own names.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use spindle::fabric::Balancing;
 use spindle::fabric::topology::Dumbbell;
-use spindle::mptcp::{Config, MultipathConfig, PathManager};
+use spindle::mptcp::path_manager::Ports;
+use spindle::mptcp::{Config, MultipathConfig};
 use spindle::{Registry, run};
 
 fn registry() -> Registry {
     Registry::standard()
         .transport("pair", vec!["two plain subflows".to_owned()], || Config {
             multipath: Some(MultipathConfig {
-                path_manager: PathManager::Ports(2),
+                path_manager: Arc::new(Ports(2)),
                 ..MultipathConfig::default()
             }),
             ..Config::default()

@@ -192,6 +192,16 @@ pub(super) const VARIANTS: &[Group] = &[
         ],
     ),
     group(
+        "path manager",
+        &[
+            ("passive", "no further subflows"),
+            (
+                "full-mesh",
+                "a subflow for each pair of local and remote address",
+            ),
+        ],
+    ),
+    group(
         "congestion control",
         &[
             ("reno", "Reno, uncoupled"),

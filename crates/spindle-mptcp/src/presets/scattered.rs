@@ -5,8 +5,9 @@ use std::sync::Arc;
 use spindle_units::Duration;
 
 use super::mptcp;
-use crate::config::{Config, PathManager};
+use crate::config::Config;
 use crate::congestion::{FullyCoupled, Reno};
+use crate::path_manager::{Passive, PathManager, Ports};
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig};
 use crate::tcp_config::LossConfig;
 
@@ -26,7 +27,7 @@ pub(super) fn newreno_loss() -> LossConfig {
     }
 }
 
-fn scattering(settings: ScatterConfig, manager: PathManager) -> Config {
+fn scattering(settings: ScatterConfig, manager: Arc<dyn PathManager>) -> Config {
     let mut config = mptcp(SUBFLOWS);
     config.tcp.sack = false;
     config.loss = newreno_loss();
@@ -48,7 +49,7 @@ fn settings() -> ScatterConfig {
 
 /// The preset of this name, if this module defines it.
 pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
-    let mmptcp = |s: ScatterConfig| scattering(s, PathManager::Ports(SUBFLOWS));
+    let mmptcp = |s: ScatterConfig| scattering(s, Arc::new(Ports(SUBFLOWS)));
     let with = |parts: &[&'static str], more: &'static str| {
         let mut all = parts.to_vec();
         all.push(more);
@@ -60,7 +61,7 @@ pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
                 switch: PhaseSwitch::Never,
                 ..settings()
             };
-            (scattering(forever, PathManager::Passive), PS_PARTS.to_vec())
+            (scattering(forever, Arc::new(Passive)), PS_PARTS.to_vec())
         }
         "mmptcp" => (mmptcp(settings()), MMPTCP_PARTS.to_vec()),
         "mmptcp-lt" => {

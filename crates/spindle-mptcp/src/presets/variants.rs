@@ -1,5 +1,5 @@
 //! Variants of a transport: each changes one choice, and its name follows a plus sign (`fuso+roundrobin`).
-//! Every congestion controller and every scheduler is a variant, under its own name.
+//! Every congestion controller, scheduler and path manager is a variant, under its own name.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -9,6 +9,7 @@ use spindle_units::Duration;
 
 use crate::config::{Config, MultipathConfig};
 use crate::congestion::{self, ControllerFactory, Dctcp};
+use crate::path_manager::{self, PathManager};
 use crate::recovery::{
     CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, RecoveryFactory, WorstOf,
 };
@@ -45,6 +46,8 @@ enum Change {
     Controller(Arc<dyn ControllerFactory>),
     /// Sets the scheduler.
     Scheduler(Arc<dyn SchedulerFactory>),
+    /// Sets the path manager.
+    PathManager(Arc<dyn PathManager>),
 }
 
 impl Variant {
@@ -78,6 +81,15 @@ impl Variant {
         }
     }
 
+    /// The variant that sets this path manager, under the path manager's name. It applies only to MPTCP.
+    pub fn path_manager(manager: Arc<dyn PathManager>) -> Self {
+        Self {
+            name: manager.name().to_owned().into(),
+            part: format!("path manager: {}", manager.summary()).into(),
+            change: Change::PathManager(manager),
+        }
+    }
+
     /// Its name after the plus sign.
     pub fn name(&self) -> &str {
         &self.name
@@ -98,20 +110,26 @@ impl Variant {
                 true
             }
             Change::Scheduler(factory) => multipath(&mut config, |m| m.scheduler = factory.clone()),
+            Change::PathManager(manager) => {
+                multipath(&mut config, |m| m.path_manager = manager.clone())
+            }
         };
         applies.then_some(config)
     }
 }
 
-/// The variants that come with Spindle: the schedulers, the congestion controllers, and all others.
+/// The variants that come with Spindle: the schedulers, the path managers, the congestion controllers, and all
+/// others.
 static ALL: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     let schedulers = scheduler::built_in().iter().cloned();
+    let managers = path_manager::built_in().iter().cloned();
     let controllers = congestion::built_in().iter().cloned();
     let others = OTHERS
         .iter()
         .map(|(n, part, change)| Variant::new(n, part, *change));
     schedulers
         .map(Variant::scheduler)
+        .chain(managers.map(Variant::path_manager))
         .chain(controllers.map(Variant::controller))
         .chain(others)
         .collect()

@@ -1,6 +1,7 @@
 //! A connection survives its last subflow for a while (RFC 8684, sections 3.3.3 and 3.5).
 
-use spindle_mptcp::{CloseReason, Config, PathManager, StackConfig, keys};
+use spindle_mptcp::path_manager::{Endpoints, FullMesh, Passive, Ports};
+use spindle_mptcp::{CloseReason, Config, StackConfig, keys};
 use spindle_units::Duration;
 use spindle_wire::{Flags, MpJoin, MpTcpRst, Payload, ResetReason, Segment, SeqNumber};
 
@@ -213,14 +214,14 @@ fn rejoining(c: Config) -> (Bench, Flow, u32) {
 
 #[test]
 fn client_reopens_its_only_subflow_with_any_path_manager() {
-    let managers = [
-        PathManager::Passive,
-        PathManager::Ports(1),
-        PathManager::FullMesh,
-        PathManager::Endpoints(Vec::new()),
+    let configs = [
+        config(Passive),
+        config(Ports(1)),
+        config(FullMesh),
+        config(Endpoints(Vec::new())),
     ];
-    for manager in managers {
-        let (mut b, mut flow, nonce) = rejoining(config(manager));
+    for config in configs {
+        let (mut b, mut flow, nonce) = rejoining(config);
         let hmac = keys::join_hmac(PEER_KEY, b.key, PEER_NONCE, nonce);
         let mut answer = syn(&flow, Flags::SYN | Flags::ACK);
         answer.options.rare_mut().mp_join = Some(MpJoin::SynAck {

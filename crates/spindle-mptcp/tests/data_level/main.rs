@@ -11,11 +11,12 @@ mod interference;
 mod numbers;
 
 use peer::{Bench, Flow, config, end};
-use spindle_mptcp::{CloseReason, Config, Event, PathManager, StackConfig};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{CloseReason, Config, Event, StackConfig};
 use spindle_wire::{DataNumber, Flags, Mapping, Payload, Segment};
 
 fn passive() -> Config {
-    config(PathManager::Passive)
+    config(Passive)
 }
 
 /// An MPTCP server and the peer's first flow.

@@ -2,7 +2,8 @@
 //! delivered byte contradicts an earlier one.
 
 use proptest::prelude::*;
-use spindle_mptcp::{PathManager, StackConfig};
+use spindle_mptcp::StackConfig;
+use spindle_mptcp::path_manager::Passive;
 use spindle_wire::{Flags, Payload, Segment};
 
 use crate::peer::{Bench, Flow, config};
@@ -14,7 +15,7 @@ use crate::support::{
 #[test]
 fn other_bytes_for_received_offsets_on_another_subflow_are_ignored() {
     for delivered in [true, false] {
-        let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+        let (mut b, mut first, mut second) = two_subflows(config(Passive));
         let mut got = Vec::new();
         // A hole at the start keeps all data from the application.
         let start = if delivered { 0 } else { 100 };
@@ -47,7 +48,7 @@ fn a_second_mapping_of_the_same_subflow_bytes_resets_the_subflow() {
         (500, 5000, 1000),
         (50, 5000, 100),
     ] {
-        let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
+        let (mut b, mut first, second) = two_subflows(config(Passive));
         let mut ahead = second;
         ahead.seq = ahead.seq + 100;
         let seg = data(&b, &mut ahead.clone(), 100, 1000, 0);
@@ -107,7 +108,7 @@ fn a_longer_mapping_that_agrees_with_a_known_mapping_is_accepted() {
 }
 
 fn checked() -> spindle_mptcp::Config {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.multipath.as_mut().unwrap().checksum = true;
     c
 }
@@ -209,7 +210,7 @@ fn model(stored: &mut Vec<Option<u8>>, (_, at, len, flavour): Lie) {
 }
 
 fn follow(lies: &[Lie], early: bool) -> Result<(), TestCaseError> {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.multipath.as_mut().unwrap().early_dsn_delivery = early;
     let (mut b, first) = Bench::server(c, StackConfig::default());
     let second = joined(&mut b, "10.0.1.2:9", 1);
@@ -248,7 +249,7 @@ proptest! {
 /// Payloads of length only may overlap with payloads of real bytes on two subflows.
 #[test]
 fn payload_lengths_and_real_bytes_may_overlap() {
-    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, mut second) = two_subflows(config(Passive));
     let mut seg = data(&b, &mut second, 500, 1000, 0);
     seg.payload = Payload::Length(1000);
     b.push(seg);

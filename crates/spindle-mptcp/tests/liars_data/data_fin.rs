@@ -1,6 +1,7 @@
 //! DATA_FIN at wrong positions (RFC 8684, section 3.3.3) and DATA_ACK of data that were never sent.
 
-use spindle_mptcp::{PathManager, keys};
+use spindle_mptcp::keys;
+use spindle_mptcp::path_manager::Passive;
 use spindle_wire::{DataNumber, Mapping, Payload, Segment};
 
 use crate::peer::{Bench, Flow, config};
@@ -153,7 +154,7 @@ fn a_false_data_fin_does_not_hide_the_true_data_fin() {
 /// Each subflow announces a different end of the stream. The first announcement counts, once the data reach it.
 #[test]
 fn conflicting_data_fins_on_two_subflows_end_the_stream_once() {
-    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, mut second) = two_subflows(config(Passive));
     let seg = fin(&b, &first, low(2000));
     b.push(seg);
     for other in [1500, 2001, 5000, 0] {

@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use spindle_mptcp::{PathManager, StackConfig, keys};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{StackConfig, keys};
 use spindle_wire::{DataNumber, Endpoint, Flags, Payload, Segment, SeqNumber};
 
 use crate::peer::{Bench, Flow, capable, config, here, syn};
@@ -76,7 +77,7 @@ fn a_transfer_during_syn_and_join_floods_is_intact() {
         max_half_open: 64,
         ..StackConfig::default()
     };
-    let (mut b, first) = Bench::server(config(PathManager::Passive), stack);
+    let (mut b, first) = Bench::server(config(Passive), stack);
     let second = joined(&mut b, "10.0.1.2:9", 1);
     let mut flows = [first, second];
     let h = b.handle.unwrap();

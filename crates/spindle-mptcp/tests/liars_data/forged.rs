@@ -1,6 +1,7 @@
 //! Forged RST and SYN segments in a connection with several subflows (RFC 5961).
 
-use spindle_mptcp::{PathManager, StackConfig};
+use spindle_mptcp::StackConfig;
+use spindle_mptcp::path_manager::Passive;
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment};
 
@@ -36,7 +37,7 @@ fn rest(b: &mut Bench) {
 
 #[test]
 fn inexact_resets_are_challenged_or_dropped() {
-    let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, second) = two_subflows(config(Passive));
     let mut offset = 0;
     for flags in [Flags::RST, Flags::RST | Flags::ACK, Flags::RST | Flags::FIN] {
         for (distance, inside) in INEXACT {
@@ -65,7 +66,7 @@ fn inexact_resets_are_challenged_or_dropped() {
 /// A challenge ACK requires nothing from the true peer and ends no subflow.
 #[test]
 fn syns_on_an_established_subflow_are_challenged_at_any_sequence_number() {
-    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, mut second) = two_subflows(config(Passive));
     let mut offset = 0;
     for flags in [Flags::SYN, Flags::SYN | Flags::ACK, Flags::SYN | Flags::FIN] {
         for (distance, _) in INEXACT.into_iter().chain([(0, true)]) {
@@ -92,7 +93,7 @@ fn syns_on_an_established_subflow_are_challenged_at_any_sequence_number() {
 /// ends the connection.
 #[test]
 fn an_exact_reset_ends_its_subflow_and_loses_no_byte() {
-    let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, second) = two_subflows(config(Passive));
     let h = b.handle.unwrap();
     let content = Payload::from(bytes(8, 0, 40_000));
     assert_eq!(b.stack.send(b.now, h, content), Ok(40_000));
@@ -148,7 +149,7 @@ fn an_exact_reset_ends_its_subflow_and_loses_no_byte() {
 /// another.
 #[test]
 fn forged_segments_on_one_subflow_do_not_limit_answers_on_others() {
-    let (mut b, mut first) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, mut first) = Bench::server(config(Passive), StackConfig::default());
     let second = joined(&mut b, "10.0.1.2:9", 1);
     let mut answers = 0;
     for k in 0..10_000u32 {
@@ -176,7 +177,7 @@ fn forged_segments_on_one_subflow_do_not_limit_answers_on_others() {
 /// data (RFC 5961, section 5.2).
 #[test]
 fn data_with_an_unacceptable_ack_are_discarded() {
-    let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, second) = two_subflows(config(Passive));
     for distance in [1u32, 70_000, 1 << 31, u32::MAX - 100_000] {
         rest(&mut b);
         let mut seg = data(&b, &mut second.clone(), 0, 100, 0x55);

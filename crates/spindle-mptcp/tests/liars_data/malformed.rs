@@ -1,7 +1,8 @@
 //! MPTCP options of every length and subtype as raw bytes on an established connection.
 
 use bytes::Bytes;
-use spindle_mptcp::{PathManager, StackConfig};
+use spindle_mptcp::StackConfig;
+use spindle_mptcp::path_manager::Passive;
 use spindle_wire::{Checksums, Flags, IpFields, Segment};
 
 use crate::peer::{Bench, Flow, config};
@@ -47,7 +48,7 @@ fn is_well_formed(subtype: u8, len: usize, flags: u8) -> bool {
 }
 
 fn three_subflows() -> (Bench, [Flow; 3]) {
-    let (mut b, first) = Bench::server(config(PathManager::Passive), StackConfig::default());
+    let (mut b, first) = Bench::server(config(Passive), StackConfig::default());
     let second = joined(&mut b, "10.0.1.2:9", 1);
     let third = joined(&mut b, "10.0.1.3:9", 2);
     (b, [first, second, third])

@@ -1,6 +1,6 @@
 //! Floods of mappings (RFC 8684, section 3.3.1): the memory they use is counted and limited.
 
-use spindle_mptcp::PathManager;
+use spindle_mptcp::path_manager::Passive;
 use spindle_wire::DataNumber;
 
 use crate::peer::{Bench, Flow, config};
@@ -93,7 +93,7 @@ fn mappings_of_past_and_far_future_data_are_not_stored() {
 /// The mapped data are beyond the window and are dropped. Data within the window are accepted afterwards.
 #[test]
 fn data_mapped_beyond_the_window_are_dropped() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.tcp.receive_buffer = 20_000;
     let (mut b, mut flow) = Bench::server(c, Default::default());
     for k in 0..200 {

@@ -1,6 +1,7 @@
 //! Unsolicited MP_FAIL, and infinite mappings (RFC 8684, section 3.7).
 
-use spindle_mptcp::{PathManager, keys};
+use spindle_mptcp::keys;
+use spindle_mptcp::path_manager::Passive;
 use spindle_wire::Payload;
 
 use crate::peer::{Bench, config};
@@ -62,7 +63,7 @@ fn ten_thousand_mp_fail_of_unsent_data_change_nothing() {
 
 #[test]
 fn mp_fail_on_one_of_several_subflows_changes_nothing() {
-    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, mut second) = two_subflows(config(Passive));
     let mut answers = 0;
     for k in 0..10_000u64 {
         let flow = if k % 2 == 0 { &first } else { &second };
@@ -84,7 +85,7 @@ fn mp_fail_on_one_of_several_subflows_changes_nothing() {
 /// once it has stored too much, and the other subflow continues.
 #[test]
 fn an_infinite_mapping_on_one_of_several_subflows_is_ignored() {
-    let (mut b, mut first, mut second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, mut second) = two_subflows(config(Passive));
     let lie = mapping(&b, &second, second.ssn(), low(0), 0);
     b.push(lie);
     assert!(is_multipath(&b));

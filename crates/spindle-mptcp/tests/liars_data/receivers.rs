@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use spindle_mptcp::{CloseReason, PathManager, StackConfig};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{CloseReason, StackConfig};
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment, SeqNumber};
 
@@ -14,7 +15,7 @@ use crate::support::{bytes, data, joined, low, mapping, of, others_go_on, passiv
 const BUFFER: usize = 50_000;
 
 fn small() -> spindle_mptcp::Config {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.tcp.receive_buffer = BUFFER;
     c
 }
@@ -108,7 +109,7 @@ fn a_transfer_with_losses_at_the_memory_limit_is_intact() {
         max_memory: 26_000,
         ..StackConfig::default()
     };
-    let (mut b, mut flow) = Bench::server(config(PathManager::Passive), stack);
+    let (mut b, mut flow) = Bench::server(config(Passive), stack);
     // The memory reserved for the first data of the first connection has been released.
     b.now += Duration::from_millis(500);
     // Another connection uses the rest of the memory.
@@ -224,7 +225,7 @@ fn storing_one_new_byte_does_not_hold_the_old_bytes_of_its_packet_in_memory() {
 
 /// A connection without MPTCP.
 fn plain() -> (Bench, Flow) {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.multipath = None;
     let mut b = Bench::listening(c, StackConfig::default());
     let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
@@ -256,7 +257,7 @@ fn fill(b: &mut Bench, flow: &mut Flow) -> Segment {
 /// released.
 #[test]
 fn a_silent_peer_with_a_closed_window_is_ended_by_the_user_timeout() {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.tcp.user_timeout = Duration::from_secs(60);
     c.tcp.send_buffer = 200_000;
     let (mut b, mut flow) = Bench::server(c, StackConfig::default());

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use spindle_mptcp::{PathManager, StackConfig, keys};
+use spindle_mptcp::path_manager::{FullMesh, Passive};
+use spindle_mptcp::{StackConfig, keys};
 use spindle_wire::{AddAddr, Flags, MpPrio, RemoveAddr, Segment};
 
 use crate::peer::{Bench, Flow, PEER_KEY, config};
@@ -82,7 +83,7 @@ fn remove_addr_of_every_address_id_leaves_one_subflow() {
 #[test]
 fn joins_to_ten_thousand_announced_addresses_are_limited() {
     for code in [Code::None, Code::Wrong, Code::Right] {
-        let c = config(PathManager::FullMesh);
+        let c = config(FullMesh);
         let (mut b, mut flow, _) = Bench::client(c, StackConfig::default());
         let mut victims = HashSet::new();
         for k in 0..10_000u32 {
@@ -111,7 +112,7 @@ fn joins_to_ten_thousand_announced_addresses_are_limited() {
 /// that sends SYNs to arbitrary hosts.
 #[test]
 fn joins_to_addresses_announced_and_removed_in_turn_are_limited() {
-    let c = config(PathManager::FullMesh);
+    let c = config(FullMesh);
     let (mut b, mut flow, _) = Bench::client(c, StackConfig::default());
     let mut victims = HashSet::new();
     for k in 0..5_000u32 {
@@ -132,7 +133,7 @@ fn joins_to_addresses_announced_and_removed_in_turn_are_limited() {
 /// Like the test before, but each join is refused.
 #[test]
 fn joins_to_announced_addresses_that_refuse_are_limited() {
-    let c = config(PathManager::FullMesh);
+    let c = config(FullMesh);
     let (mut b, flow, _) = Bench::client(c, StackConfig::default());
     let mut victims = HashSet::new();
     for k in 0..5_000u32 {
@@ -169,7 +170,7 @@ fn a_server_echoes_valid_add_addr_and_opens_no_joins() {
 
 #[test]
 fn thousands_of_mp_prio_are_accepted_without_an_answer() {
-    let (mut b, mut first, second) = two_subflows(config(PathManager::Passive));
+    let (mut b, mut first, second) = two_subflows(config(Passive));
     for k in 0..10_000 {
         let flow = if k % 2 == 0 { &first } else { &second };
         let mut seg = b.data_ack(flow, 0);
@@ -187,7 +188,7 @@ fn thousands_of_mp_prio_are_accepted_without_an_answer() {
 /// Only our key is accepted, not the peer's and not the key of another connection. This also holds on a reset.
 #[test]
 fn a_fast_close_needs_our_key() {
-    let (mut b, first, second) = two_subflows(config(PathManager::Passive));
+    let (mut b, first, second) = two_subflows(config(Passive));
     for key in [0, PEER_KEY, !b.key, b.key ^ 1, b.key.swap_bytes(), u64::MAX] {
         for flags in [Flags::ACK, Flags::RST, Flags::RST | Flags::ACK] {
             let mut seg = b.data_ack(&first, 0);

@@ -1,7 +1,8 @@
 //! Helpers that the tests of lying peers share: real bytes, a stack under attack, and an honest connection next
 //! to it.
 
-use spindle_mptcp::{CloseReason, Config, PathManager, StackConfig, keys};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{CloseReason, Config, StackConfig, keys};
 use spindle_wire::{DataNumber, Flags, Mapping, Payload, Segment, SeqNumber};
 
 use crate::peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
@@ -18,7 +19,7 @@ pub(crate) fn bytes(flavour: u8, from: u64, len: u64) -> Vec<u8> {
 
 /// An MPTCP server with a connection to the liar.
 pub(crate) fn passive() -> (Bench, Flow) {
-    Bench::server(config(PathManager::Passive), StackConfig::default())
+    Bench::server(config(Passive), StackConfig::default())
 }
 
 /// Like [`passive`], with configuration `c` and a second subflow.
@@ -40,7 +41,7 @@ pub(crate) fn joined(b: &mut Bench, from: &str, id: u8) -> Flow {
 
 /// A server whose peer uses `key` instead of the usual key.
 pub(crate) fn server_of(key: u64) -> (Bench, Flow) {
-    let mut b = Bench::listening(config(PathManager::Passive), StackConfig::default());
+    let mut b = Bench::listening(config(Passive), StackConfig::default());
     let mut flow = Flow::new(here(), there(), 5000, SeqNumber(0));
     let mut first = syn(&flow, Flags::SYN);
     first.options.rare_mut().mp_capable = Some(capable(None, None));

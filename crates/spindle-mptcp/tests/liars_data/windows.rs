@@ -1,6 +1,7 @@
 //! Windows that shrink, close or are very large: the sender stores no more than its send buffer.
 
-use spindle_mptcp::{Config, PathManager, StackConfig};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{Config, StackConfig};
 use spindle_wire::{Flags, Payload, Segment, SeqNumber};
 
 use crate::peer::{Bench, Flow, capable, config, here, syn, there};
@@ -11,7 +12,7 @@ const SEND_BUFFER: usize = 200_000;
 const STORED: u64 = (SEND_BUFFER + SEND_BUFFER / 8) as u64 + 2000;
 
 fn small() -> Config {
-    let mut c = config(PathManager::Passive);
+    let mut c = config(Passive);
     c.tcp.send_buffer = SEND_BUFFER;
     c
 }

@@ -6,7 +6,8 @@ pub(crate) mod budget;
 use std::sync::Arc;
 
 use budget::Budget;
-use spindle_mptcp::{Config, Handle, MultipathConfig, PathManager, Stack, StackConfig, keys};
+use spindle_mptcp::path_manager::PathManager;
+use spindle_mptcp::{Config, Handle, MultipathConfig, Stack, StackConfig, keys};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
     DataNumber, Dss, Endpoint, Flags, Mapping, MpCapable, MpJoin, Packet, Payload, Segment,
@@ -37,10 +38,10 @@ pub(crate) fn there() -> Endpoint {
 }
 
 /// MPTCP without the TCP options that these tests do not check.
-pub(crate) fn config(path_manager: PathManager) -> Config {
+pub(crate) fn config(path_manager: impl PathManager + 'static) -> Config {
     let mut config = Config {
         multipath: Some(MultipathConfig {
-            path_manager,
+            path_manager: Arc::new(path_manager),
             ..MultipathConfig::default()
         }),
         ..Config::default()

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::congestion::{Cubic, SlowStartExit};
+use spindle_mptcp::path_manager::FullMesh;
 use spindle_mptcp::{
-    Config, Event, Handle, PathManager, RtoFloor, SendCounters, Stack, StackConfig, TcpState,
+    Config, Event, Handle, RtoFloor, SendCounters, Stack, StackConfig, TcpState,
     for_unmodified_receivers, preset,
 };
 use spindle_units::{Duration, Instant};
@@ -159,7 +160,7 @@ fn kernel_client(gateway: &Config) -> Config {
     c.recovery = None;
     c.tcp.receive_buffer = 6 << 20;
     if let Some(m) = &mut c.multipath {
-        m.path_manager = PathManager::FullMesh;
+        m.path_manager = Arc::new(FullMesh);
         m.early_dsn_delivery = false;
     }
     c

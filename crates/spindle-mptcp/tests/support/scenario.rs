@@ -1,11 +1,13 @@
 //! A whole run as one value that proptest can generate and shrink.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use spindle_mptcp::congestion;
+use spindle_mptcp::path_manager::{Endpoints, FullMesh, Passive, Ports};
 use spindle_mptcp::scheduler;
-use spindle_mptcp::{Config, EcnMode, InitialWindow, Keepalive, PathManager, SubflowId, preset};
+use spindle_mptcp::{Config, EcnMode, InitialWindow, Keepalive, SubflowId, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
@@ -324,10 +326,10 @@ impl Scenario {
         let locals: Vec<IpAddr> = self.addresses(0);
         if let Some(m) = &mut c.multipath {
             m.path_manager = match spec.manager {
-                0 => PathManager::Ports(spec.subflows),
-                1 => PathManager::FullMesh,
-                2 => PathManager::Endpoints(locals),
-                _ => PathManager::Passive,
+                0 => Arc::new(Ports(spec.subflows)),
+                1 => Arc::new(FullMesh),
+                2 => Arc::new(Endpoints(locals)),
+                _ => Arc::new(Passive),
             };
             m.scheduler = scheduler::built_in()[usize::from(spec.scheduler)].clone();
             m.checksum = spec.checksum || self.corrupt > 0;

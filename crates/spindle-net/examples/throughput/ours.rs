@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use spindle_mptcp::{Config, PathManager, StackConfig, preset};
+use spindle_mptcp::path_manager::{Passive, PathManager, Ports};
+use spindle_mptcp::{Config, StackConfig, preset};
 use spindle_net::limits::Limits;
 use spindle_net::service::{LinkKind, wire_config};
 use spindle_net::setup::{SetupOptions, setup};
@@ -18,7 +19,7 @@ use crate::{Outcome, PIECE, Request};
 const PORT: u16 = 80;
 
 /// The configuration, made as in `spindle gateway` and `spindle connect`.
-fn config(kind: LinkKind, paths: PathManager) -> Outcome<Arc<Config>> {
+fn config(kind: LinkKind, paths: Arc<dyn PathManager>) -> Outcome<Arc<Config>> {
     // THROUGHPUT_TRANSPORT selects another transport.
     let name = std::env::var("THROUGHPUT_TRANSPORT").unwrap_or_else(|_| "fuso".to_owned());
     let preset = preset(&name).ok_or("no such preset")?.config;
@@ -74,7 +75,7 @@ pub(crate) fn udp_service(at: SocketAddr) -> Outcome {
 
 fn serve(network: Network, kind: LinkKind, at: SocketAddr) -> Outcome {
     block_on(async {
-        let options = ListenOptions::new(config(kind, PathManager::Passive)?);
+        let options = ListenOptions::new(config(kind, Arc::new(Passive))?);
         let mut listener: TcpListener = network.listen(at, options).await?;
         loop {
             let (stream, _) = listener.accept().await?;
@@ -132,9 +133,9 @@ pub(crate) fn udp_client(local: IpAddr, outer: SocketAddr, request: Request) -> 
     let link = UdpClient::new(UdpClientOptions::new(outer.port()))?;
     let network = network(Box::new(link))?;
     let subflows = subflows()?;
-    let paths = match subflows {
-        1 => PathManager::Passive,
-        n => PathManager::Ports(n),
+    let paths: Arc<dyn PathManager> = match subflows {
+        1 => Arc::new(Passive),
+        n => Arc::new(Ports(n)),
     };
     let mut said = String::new();
     block_on(async {

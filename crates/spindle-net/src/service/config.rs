@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use spindle_mptcp::congestion::SlowStartExit;
+use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::stage::coding::{Destinations, Networks};
-use spindle_mptcp::{Config, Keepalive, PathManager, RtoFloor, for_unmodified_receivers};
+use spindle_mptcp::{Config, Keepalive, RtoFloor, for_unmodified_receivers};
 use spindle_units::Duration;
 
 use crate::limits::Limits;
@@ -81,8 +82,13 @@ pub fn keepalive_after(idle: Duration) -> Keepalive {
 ///
 /// Over TUN, segments shrink if a path drops full-sized ones silently. The peer may have any receiver, so
 /// recovery sends what an unmodified receiver needs, and nothing is coded, because only UDP carries coded
-/// packets. `paths` determines how this end opens subflows: [`PathManager::Passive`] for a gateway.
-pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathManager) -> Config {
+/// packets. `paths` determines how this end opens subflows: [`Arc::new(Passive)`] for a gateway.
+pub fn wire_config(
+    preset: Config,
+    kind: LinkKind,
+    limits: &Limits,
+    paths: Arc<dyn PathManager>,
+) -> Config {
     let mut config = match kind {
         LinkKind::Tun => for_unmodified_receivers(preset),
         LinkKind::Udp => preset,
@@ -132,11 +138,12 @@ pub fn wire_config(preset: Config, kind: LinkKind, limits: &Limits, paths: PathM
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spindle_mptcp::path_manager::Passive;
     use spindle_mptcp::preset;
 
     fn coded(kind: LinkKind) -> Config {
         let preset = preset("caps-dark").expect("a preset").config;
-        wire_config(preset, kind, &Limits::default(), PathManager::Passive)
+        wire_config(preset, kind, &Limits::default(), Arc::new(Passive))
     }
 
     #[test]

@@ -9,7 +9,8 @@ use spindle_experiment::registry::{Application, Registry};
 use spindle_experiment::scenario::Window;
 use spindle_experiment::traffic::Plan;
 use spindle_experiment::{Carrier, End, Scenario};
-use spindle_mptcp::{Config, PathManager, StackConfig, for_unmodified_receivers};
+use spindle_mptcp::path_manager::Passive;
+use spindle_mptcp::{Config, StackConfig, for_unmodified_receivers};
 use spindle_net::limits::Limits;
 use spindle_net::service::{LinkKind, wire_config};
 use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
@@ -156,7 +157,7 @@ impl HostBuilder<'_> {
     /// The configuration that the gateway's program uses, except for the scenario's settings of its hosts.
     fn gateway_config(&self, config: Config) -> Config {
         let limits = Limits::default();
-        let mut config = wire_config(config, LinkKind::Tun, &limits, PathManager::Passive);
+        let mut config = wire_config(config, LinkKind::Tun, &limits, Arc::new(Passive));
         let s = &self.scenario.host;
         (config.tcp.min_rto, config.tcp.timestamps) = (s.min_rto, s.timestamps);
         config.tcp.user_timeout = s.user_timeout;

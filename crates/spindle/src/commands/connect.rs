@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use spindle_experiment::registry::Registry;
-use spindle_mptcp::PathManager;
+use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::setup::{SetupOptions, SourceRoute};
 use spindle_net::socks::Target;
@@ -219,9 +220,9 @@ fn tls(args: &Args) -> Result<Option<ClientTls>, Failure> {
     tls.map(Some).map_err(|e| Failure::Usage(e.to_string()))
 }
 
-fn path_manager(args: &Args, paths: &Paths) -> Result<PathManager, Failure> {
+fn path_manager(args: &Args, paths: &Paths) -> Result<Arc<dyn PathManager>, Failure> {
     let Some(text) = &args.subflows else {
-        return Ok(PathManager::FullMesh);
+        return Ok(Arc::new(FullMesh));
     };
     let n = count("subflows", text)?;
     if paths.list.len() > 1 {
@@ -231,7 +232,7 @@ fn path_manager(args: &Args, paths: &Paths) -> Result<PathManager, Failure> {
     if n > 8 {
         return Err(bad("subflows", text, "1 to 8"));
     }
-    Ok(PathManager::Ports(n))
+    Ok(Arc::new(Ports(n)))
 }
 
 /// Local addresses and their routes. If the list is empty, the system chooses the address.

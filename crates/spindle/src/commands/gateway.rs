@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use spindle_experiment::registry::Registry;
-use spindle_mptcp::{PathManager, StackConfig};
+use spindle_mptcp::StackConfig;
+use spindle_mptcp::path_manager::Passive;
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::service::LinkKind;
 use spindle_net::setup::{Dnat, SetupOptions};
@@ -35,7 +37,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     if plan.kind == LinkKind::Udp {
         guarded(&places.outside, args, tls.is_some())?;
     }
-    let config = plan.config(PathManager::Passive, |m| {
+    let config = plan.config(Arc::new(Passive), |m| {
         m.backup_addresses.clone_from(&places.backup)
     });
     let mut options = GatewayOptions::new(places.inside.clone(), to, config);

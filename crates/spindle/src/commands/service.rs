@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spindle_experiment::registry::Registry;
-use spindle_mptcp::{Config, Keepalive, MultipathConfig, PathManager, StackConfig};
+use spindle_mptcp::path_manager::PathManager;
+use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
@@ -203,7 +204,7 @@ impl Plan {
     /// depend on the command.
     pub(super) fn config(
         &self,
-        paths: PathManager,
+        paths: Arc<dyn PathManager>,
         change: impl FnOnce(&mut MultipathConfig),
     ) -> Arc<Config> {
         let mut config = wire_config(self.preset.clone(), self.kind, &self.limits, paths);

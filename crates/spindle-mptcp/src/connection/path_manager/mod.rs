@@ -12,8 +12,10 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
 use super::ended::SubflowEnd;
+use super::extensions::packet_scatter::Phases;
 use super::{Connection, Role};
-use crate::config::{AnnouncedAddresses, PathManager};
+use crate::config::AnnouncedAddresses;
+use crate::path_manager::PathView;
 use crate::random::reduce;
 use crate::types::SubflowId;
 use addresses::LocalAddresses;
@@ -87,32 +89,14 @@ impl Paths {
         self.signals.up(now, local);
     }
 
-    /// The first of these local addresses from which fewer subflows were opened than the list requires.
-    fn next_endpoint(&self, list: &[IpAddr]) -> Option<IpAddr> {
-        let (first, remote) = (self.local.first(), self.first_remote);
-        let missing = |(k, l): (usize, &IpAddr)| {
-            let before = list[..=k].iter().filter(|a| *a == l).count();
-            let wanted = before + usize::from(*l == first);
-            let opened = self.opened.iter();
-            let have = opened.filter(|(a, b)| a == l && *b == remote).count();
-            let fits = l.is_ipv4() == remote.addr.is_ipv4();
-            (fits && have < wanted).then_some(*l)
-        };
-        list.iter().enumerate().find_map(missing)
-    }
-
-    /// The first pair of a local address and an address of the peer for which no subflow was requested. With
-    /// `to_first`, the peer's first address may be joined.
-    fn next_pair(&self, to_first: bool) -> Option<(IpAddr, u8, Endpoint)> {
-        let first = to_first.then_some((0, self.first_remote));
-        let remotes: Vec<_> = first.into_iter().chain(self.remote.usable()).collect();
-        let pairs = self
-            .local
-            .usable()
-            .flat_map(|l| remotes.iter().map(move |(id, r)| (l, *id, *r)));
-        pairs
-            .into_iter()
-            .find(|(l, _, r)| l.is_ipv4() == r.addr.is_ipv4() && !self.opened.contains(&(*l, *r)))
+    /// The identifier of the peer's address: 0 for that of the first subflow, otherwise the announced one.
+    /// `None` if the peer has not announced it, or if it may not be joined.
+    fn remote_id(&self, remote: Endpoint) -> Option<u8> {
+        if remote == self.first_remote {
+            return Some(0);
+        }
+        let mut usable = self.remote.usable();
+        usable.find(|r| r.1 == remote).map(|r| r.0)
     }
 
     /// Whether a lost subflow will be opened again.
@@ -157,6 +141,39 @@ impl Paths {
     }
 }
 
+/// What the path manager sees.
+struct View<'a> {
+    paths: &'a Paths,
+    scatter: &'a Phases,
+    accepts_at_first: bool,
+}
+
+impl PathView for View<'_> {
+    fn first(&self) -> (IpAddr, Endpoint) {
+        (self.paths.local.first(), self.paths.first_remote)
+    }
+
+    fn accepts_at_first(&self) -> bool {
+        self.accepts_at_first
+    }
+
+    fn opened(&self) -> &[(IpAddr, Endpoint)] {
+        &self.paths.opened
+    }
+
+    fn local_addresses(&self) -> Box<dyn Iterator<Item = IpAddr> + '_> {
+        Box::new(self.paths.local.usable())
+    }
+
+    fn announced(&self) -> Box<dyn Iterator<Item = Endpoint> + '_> {
+        Box::new(self.paths.remote.usable().map(|(_, end)| end))
+    }
+
+    fn subflows(&self, planned: usize) -> usize {
+        self.scatter.subflows(planned)
+    }
+}
+
 impl Connection {
     /// The next subflow that the path manager requests. The stack opens it by [`Connection::join`].
     pub(crate) fn next_wanted(&mut self, now: Instant) -> Option<Wanted> {
@@ -190,25 +207,18 @@ impl Connection {
             return None;
         }
         // RFC 8684, section 3.1, flag C: no further subflow to the address and port of the first.
-        let to_first = !mp.no_more_to_remote;
+        let accepts_at_first = !mp.no_more_to_remote;
         let config = self.config.multipath.as_ref()?;
         if self.subflows.len() >= config.max_subflows || !self.identifiers.is_any_free() {
             return None;
         }
-        let first = self.paths.first_remote;
-        let (local, remote_id, remote) = match &config.path_manager {
-            PathManager::Passive => return None,
-            PathManager::Ports(n) => {
-                let wanted = self.extensions.scatter.subflows(*n);
-                let missing = to_first && self.paths.opened.len() < wanted;
-                missing.then(|| (self.paths.local.first(), 0, first))?
-            }
-            PathManager::Endpoints(list) => {
-                let local = to_first.then(|| self.paths.next_endpoint(list))??;
-                (local, 0, first)
-            }
-            PathManager::FullMesh => self.paths.next_pair(to_first)?,
+        let view = View {
+            paths: &self.paths,
+            scatter: &self.extensions.scatter,
+            accepts_at_first,
         };
+        let (local, remote) = config.path_manager.next(&view)?;
+        let remote_id = self.paths.remote_id(remote)?;
         let local_id = self.local_id(local)?;
         self.paths.opened.push((local, remote));
         Some(Wanted {
@@ -294,29 +304,5 @@ impl Connection {
     fn announced_policy(&self) -> AnnouncedAddresses {
         let multipath = self.config.multipath.as_ref();
         multipath.map_or(AnnouncedAddresses::Ignore, |m| m.announced)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::Ipv4Addr;
-
-    #[test]
-    fn each_endpoint_is_opened_as_often_as_listed_in_addition_to_the_first_subflow() {
-        let addr = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
-        let remote = Endpoint::new(addr(9), 80);
-        let first = Endpoint::new(addr(1), 4000);
-        let mut paths = Paths::new(first, remote, Vec::new(), Arc::new([]));
-        let list = [addr(2), addr(1), addr(2)];
-        let mut opened = Vec::new();
-        while let Some(next) = paths.next_endpoint(&list) {
-            paths.opened.push((next, remote));
-            opened.push(next);
-        }
-        assert_eq!(opened, [addr(2), addr(1), addr(2)]);
-        // One of the subflows is lost, and later opened again.
-        paths.forget_opened(addr(1), remote);
-        assert_eq!(paths.next_endpoint(&list), Some(addr(1)));
     }
 }
