@@ -18,7 +18,6 @@ use crate::subflow::receiver::{
     Deliverable, DeliveryRules, Mapped, NextInOrder, Piece, ReceivedMap,
 };
 use crate::subflow::{Origin, TcpState};
-use crate::types::SubflowId;
 
 /// Unmapped in-order bytes that a subflow may accumulate before it is reset. RFC 8684, section 3.3.1, leaves
 /// the limit to the receiver.
