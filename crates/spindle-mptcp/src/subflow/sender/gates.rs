@@ -23,11 +23,13 @@ impl Gates {
     }
 
     /// Whether [`Self::are_open`] could ever return false.
+    #[inline]
     pub(super) fn exist(&self) -> bool {
         self.pacer.is_some() || self.output.is_some()
     }
 
     /// Whether there is a pacer.
+    #[inline]
     pub(super) fn pace(&self) -> bool {
         self.pacer.is_some()
     }

@@ -349,8 +349,10 @@ impl Sender {
     pub(crate) fn burst_room(&self) -> u64 {
         let room = self.cc.cwnd().saturating_sub(self.in_flight());
         let room = room.min(self.window_room());
-        let quantum = self.gates.quantum(&self.pacing());
-        room.min(quantum)
+        if !self.gates.pace() {
+            return room;
+        }
+        room.min(self.gates.quantum(&self.pacing()))
     }
 
     fn pacing(&self) -> PacingInput {
