@@ -5,10 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use spindle_fabric::{
-    Balancing, CapsSettings, FlowletSettings, FreewaySettings, LinkId, Network, NetworkError,
-    PrestoSettings,
-};
+use spindle_fabric::{Balancing, LinkId, Network, NetworkError, balance};
 use spindle_mptcp::congestion::{self, ControllerFactory};
 use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::scheduler::SchedulerFactory;
@@ -98,52 +95,6 @@ pub const WITH_PRIORITIES: &str = "-pq";
 /// The balancer that is used if none is named.
 const ECMP: &str = "ecmp";
 
-/// A name, a description, and the function that makes the balancer.
-type Standard = (&'static str, &'static str, fn() -> Balancing);
-
-/// Spindle's balancers.
-const BALANCERS: [Standard; 7] = [
-    (
-        ECMP,
-        "a flow keeps to the path that the hash of its addresses and ports gives (RFC 2992); what \
-         is used if none is named",
-        || Balancing::Ecmp,
-    ),
-    (
-        "rps",
-        "each packet takes any path at random (Dixit et al. 2013, mechanisms A5.10)",
-        || Balancing::RandomSpray,
-    ),
-    (
-        "presto",
-        "each 64 KiB of a flow take any path at random (He et al. 2015, mechanisms A5.11)",
-        || Balancing::Presto(PrestoSettings::default()),
-    ),
-    (
-        "freeway",
-        "as many paths as there are long flows, at most all but one, are theirs, a new one taking that \
-         with the fewest; the others are for short flows, by ECMP (Wang et al. 2014, mechanisms A5.12)",
-        || Balancing::Freeway(FreewaySettings::default()),
-    ),
-    (
-        "caps",
-        "each packet takes any path at random, but those of long flows keep to ECMP's while short \
-         flows are about, looked at every 500 us (CAPS section V, mechanisms A4.2)",
-        || Balancing::Caps(CapsSettings::default()),
-    ),
-    (
-        "caps-dark",
-        "as caps, but without knowledge of which flows are long: a flow counts as long from the first 100 KB on that a \
-         switch sees (CAPS section VII, mechanisms A4.1)",
-        || Balancing::Caps(CapsSettings::dark()),
-    ),
-    (
-        "flowlet",
-        "a flow that pauses for 500 us takes any path at random (LetFlow, Vanini et al. 2017)",
-        || Balancing::Flowlet(FlowletSettings::default()),
-    ),
-];
-
 pub use crate::topologies::{TopologyFactory, TopologyRequest};
 
 /// RepFlow's limit (mechanisms A5.5).
@@ -219,8 +170,8 @@ impl Registry {
                 registry = registry.transport(name, parts, move || config.clone());
             }
         }
-        for (name, part, make) in BALANCERS {
-            registry = registry.described_balancer(name, part, make);
+        for b in balance::built_in() {
+            registry = registry.balancer(b.name, b.summary, b.make);
         }
         Self {
             extended: false,
@@ -359,31 +310,23 @@ impl Registry {
         self
     }
 
-    /// Adds a custom balancer. A variant with the suffix [`WITH_PRIORITIES`] is available as well.
+    /// Adds a balancer, or replaces the one with that name. `summary` describes it in one line. A variant with
+    /// the suffix [`WITH_PRIORITIES`] is available as well.
     #[must_use]
     pub fn balancer(
-        self,
-        name: impl Into<String>,
-        make: impl Fn() -> Balancing + Send + Sync + 'static,
-    ) -> Self {
-        self.described_balancer(name, "", make)
-    }
-
-    /// Adds a balancer with a description in one line.
-    fn described_balancer(
         mut self,
         name: impl Into<String>,
-        part: &str,
+        summary: impl Into<String>,
         make: impl Fn() -> Balancing + Send + Sync + 'static,
     ) -> Self {
         let balancer = NamedBalancer {
             name: name.into(),
-            part: part.to_owned(),
+            part: summary.into(),
             make: Arc::new(make),
         };
+        let (name, summary) = (balancer.name.clone(), balancer.part.clone());
         self.extended = true;
-        self.balancers
-            .add(balancer.name.clone(), part, Arc::new(balancer));
+        self.balancers.add(name, summary, Arc::new(balancer));
         self
     }
 
@@ -695,7 +638,7 @@ mod tests {
 
     #[test]
     fn every_balancer_has_a_counterpart_with_priorities() {
-        let r = Registry::standard().balancer("mine", || Balancing::RandomSpray);
+        let r = Registry::standard().balancer("mine", "", || Balancing::RandomSpray);
         let expected = [
             "rps",
             "presto",
@@ -762,7 +705,7 @@ mod tests {
 
     #[test]
     fn a_custom_name_may_end_in_the_priority_suffix() {
-        let r = Registry::standard().balancer("mine-pq", || Balancing::RandomSpray);
+        let r = Registry::standard().balancer("mine-pq", "", || Balancing::RandomSpray);
         assert_eq!(
             r.balancer_names()
                 .iter()

@@ -66,7 +66,7 @@
 //!   A running simulation has no errors: lost packets are counted in [`LinkStats`] by [`DropCause`].
 //! - **Panics.** Functions that take an id or an address panic if it does not belong to the network.
 
-mod balance;
+pub mod balance;
 mod error;
 mod event;
 mod link;

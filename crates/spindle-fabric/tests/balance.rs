@@ -178,7 +178,7 @@ fn custom_balancer_sees_the_backlog_of_each_port() {
     let network = network.build().unwrap();
     let up = network.links_matching("leaf0-spine*.up").unwrap();
     let mut simulation = Simulation::new(network, 1);
-    simulation.balance(&Balancing::custom(|info| {
+    simulation.balance(&Balancing::custom("shortest-queue", |info| {
         assert_eq!(info.has_hosts, info.tier == 1);
         Box::new(ShortestQueue)
     }));

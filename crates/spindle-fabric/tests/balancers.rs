@@ -195,7 +195,7 @@ fn sees_passing_shows_packets_with_one_next_hop() {
         let (chosen, passed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let mut simulation = Simulation::new(network, 1);
         let counters = (chosen.clone(), passed.clone());
-        simulation.balance(&Balancing::custom(move |_| {
+        simulation.balance(&Balancing::custom("counter", move |_| {
             let (chosen, passed) = counters.clone();
             Box::new(Counter { chosen, passed })
         }));

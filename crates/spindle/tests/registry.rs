@@ -18,7 +18,7 @@ fn registry() -> Registry {
             }),
             ..Config::default()
         })
-        .balancer("mine", || Balancing::RandomSpray)
+        .balancer("mine", "any path", || Balancing::RandomSpray)
         .topology("wire", |request| {
             let rate = request.links.rate;
             Dumbbell {

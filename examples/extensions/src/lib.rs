@@ -2,6 +2,7 @@
 
 mod abandoned;
 mod controller;
+mod path_manager;
 mod periodic;
 mod ring;
 mod rpc;
@@ -12,6 +13,7 @@ mod star;
 use spindle_experiment::registry::Registry;
 
 pub use controller::Scalable;
+pub use path_manager::PerAddress;
 pub use scheduler::MostRoom;
 
 /// Spindle's names and those of this crate. `spindle::cli(registry())` is the whole command line with them.
@@ -25,6 +27,7 @@ pub fn registry() -> Registry {
         .claim_test("spread", spread::SUMMARY, spread::read)
         .congestion_controller(Scalable::default())
         .scheduler(MostRoom)
+        .path_manager(PerAddress::default())
 }
 
 #[cfg(test)]
@@ -151,6 +154,7 @@ mod tests {
             "spread",
             "scalable",
             "most-room",
+            "per-address",
         ] {
             assert!(
                 all.lines()

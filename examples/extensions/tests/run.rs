@@ -33,3 +33,11 @@ fn scheduler_of_this_crate_is_a_variant_of_multipath_transports_only() {
     assert!(succeeds(&["explain", "mptcp+most-room"]));
     assert!(!succeeds(&["explain", "tcp+most-room"]));
 }
+
+#[test]
+fn path_manager_of_this_crate_runs_as_a_variant() {
+    assert!(succeeds(&["explain", "mptcp+per-address"]));
+    let transports = ["--transports", "mptcp,mptcp+per-address"];
+    let arguments = ["run", FILE, "--flows", "60"];
+    assert!(succeeds(&[&arguments[..], &transports[..]].concat()));
+}

@@ -2,6 +2,9 @@
 
 use spindle_fabric::{Balancer, Hop, SwitchInfo, mix};
 
+/// The balancer in one line.
+pub const SUMMARY: &str = "each packet takes the port with the shortest queue";
+
 /// Chooses the port with the shortest queue. Among equal ports it chooses the first one from the position of
 /// the flow's hash, so a flow keeps its path as long as queues are empty.
 #[derive(Debug)]

@@ -33,8 +33,10 @@ fn main() -> ExitCode {
     ];
     let registry = Registry::standard()
         .transport("late", parts, late)
-        .balancer("shortest-queue", || {
-            Balancing::custom(|switch| Box::new(ShortestQueue::new(switch)))
+        .balancer("shortest-queue", balancer::SUMMARY, || {
+            Balancing::custom("shortest-queue", |switch| {
+                Box::new(ShortestQueue::new(switch))
+            })
         })
         .topology("planes", topology::planes);
     spindle::cli(registry)

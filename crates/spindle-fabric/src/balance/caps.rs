@@ -3,8 +3,28 @@
 use rand_core::RngCore;
 use spindle_units::{Bytes, Duration, Instant};
 
-use super::{Balancer, Ecmp, FORGET_AFTER, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
+use super::{
+    Balancer, Balancing, Ecmp, FORGET_AFTER, Flows, Hop, MOST_FLOWS, NamedBalancing, RandomSpray,
+    SwitchInfo,
+};
 use crate::Class;
+
+/// "caps" in experiment files and on the command line.
+pub(super) const BUILT_IN: NamedBalancing = NamedBalancing {
+    name: "caps",
+    summary: "each packet takes any path at random, but packets of long flows stay on the path of \
+              ECMP while there are short flows; each switch checks this every 500 us (CAPS section \
+              V, mechanisms A4.2)",
+    make: || Balancing::Caps(CapsSettings::default()),
+};
+
+/// "caps-dark" in experiment files and on the command line.
+pub(super) const BUILT_IN_DARK: NamedBalancing = NamedBalancing {
+    name: "caps-dark",
+    summary: "like caps, but without knowledge of which flows are long: a flow is long once a switch \
+              has seen 100 KB of it (CAPS section VII, mechanisms A4.1)",
+    make: || Balancing::Caps(CapsSettings::dark()),
+};
 
 /// How [`Caps`] distinguishes short flows from long ones (mechanisms A4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

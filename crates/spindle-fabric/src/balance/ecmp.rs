@@ -1,7 +1,15 @@
 //! [`Ecmp`]: equal-cost multipath.
 
-use super::{Balancer, Hop, SwitchInfo};
+use super::{Balancer, Balancing, Hop, NamedBalancing, SwitchInfo};
 use crate::random::{mix, reduce};
+
+/// "ecmp" in experiment files and on the command line.
+pub(super) const BUILT_IN: NamedBalancing = NamedBalancing {
+    name: "ecmp",
+    summary: "a flow keeps to the path that the hash of its addresses and ports gives (RFC 2992); \
+              the default",
+    make: || Balancing::Ecmp,
+};
 
 /// Equal-cost multipath: the hash of the 5-tuple decides (RFC 2992). Each switch mixes it with its own salt, so
 /// that the choices of one layer are independent of those of the next.

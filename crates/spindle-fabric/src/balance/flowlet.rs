@@ -2,7 +2,14 @@
 
 use spindle_units::Duration;
 
-use super::{Balancer, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
+use super::{Balancer, Balancing, Flows, Hop, MOST_FLOWS, NamedBalancing, RandomSpray, SwitchInfo};
+
+/// "flowlet" in experiment files and on the command line.
+pub(super) const BUILT_IN: NamedBalancing = NamedBalancing {
+    name: "flowlet",
+    summary: "a flow that pauses for 500 us takes any path at random (LetFlow, Vanini et al. 2017)",
+    make: || Balancing::Flowlet(FlowletSettings::default()),
+};
 
 /// Settings of [`Flowlet`].
 #[derive(Clone, Debug, PartialEq)]

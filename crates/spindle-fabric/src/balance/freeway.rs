@@ -2,8 +2,17 @@
 
 use spindle_units::Duration;
 
-use super::{Balancer, Ecmp, Flows, Hop, MOST_FLOWS, Ports, SwitchInfo};
+use super::{Balancer, Balancing, Ecmp, Flows, Hop, MOST_FLOWS, NamedBalancing, Ports, SwitchInfo};
 use crate::{Class, LinkId};
+
+/// "freeway" in experiment files and on the command line.
+pub(super) const BUILT_IN: NamedBalancing = NamedBalancing {
+    name: "freeway",
+    summary: "long flows have paths to themselves, as many as there are long flows, at most all but \
+              one; a new one takes the path with the fewest; short flows use the others, by ECMP \
+              (Wang et al. 2014, mechanisms A5.12)",
+    make: || Balancing::Freeway(FreewaySettings::default()),
+};
 
 /// Settings of [`Freeway`].
 #[derive(Clone, Debug, PartialEq)]

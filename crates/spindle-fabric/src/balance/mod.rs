@@ -8,6 +8,17 @@ mod freeway;
 mod presto;
 mod spray;
 
+/// The balancers that come with Spindle. A new one needs a line here and its `mod` line above.
+const BUILT_IN: [NamedBalancing; 7] = [
+    ecmp::BUILT_IN,
+    spray::BUILT_IN,
+    presto::BUILT_IN,
+    freeway::BUILT_IN,
+    caps::BUILT_IN,
+    caps::BUILT_IN_DARK,
+    flowlet::BUILT_IN,
+];
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +44,22 @@ pub const MOST_FLOWS: usize = 1 << 16;
 /// How long a switch remembers a flow that is idle. This is longer than an RTO that has doubled a few times, so
 /// that a flow that waits for its RTO is the same flow afterwards (our choice).
 pub const FORGET_AFTER: Duration = Duration::from_secs(10);
+
+/// A balancer under a name.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedBalancing {
+    /// The name in experiment files and after the at sign of a transport.
+    pub name: &'static str,
+    /// What it does, in one line with its source.
+    pub summary: &'static str,
+    /// Makes it, with its default settings.
+    pub make: fn() -> Balancing,
+}
+
+/// The balancers that come with Spindle, always in the same order.
+pub const fn built_in() -> &'static [NamedBalancing] {
+    &BUILT_IN
+}
 
 /// Chooses among next hops. Each switch has its own balancer.
 ///
@@ -159,7 +186,12 @@ pub enum Balancing {
     /// [`Flowlet`].
     Flowlet(FlowletSettings),
     /// A balancer from another crate.
-    Custom(Arc<BalancerMaker>),
+    Custom {
+        /// Its name with all of its settings.
+        text: Arc<str>,
+        /// Makes the balancer of a switch.
+        make: Arc<BalancerMaker>,
+    },
 }
 
 impl fmt::Debug for Balancing {
@@ -171,15 +203,22 @@ impl fmt::Debug for Balancing {
             Self::Freeway(settings) => settings.fmt(f),
             Self::Caps(settings) => settings.fmt(f),
             Self::Flowlet(settings) => settings.fmt(f),
-            Self::Custom(_) => f.write_str("Custom"),
+            Self::Custom { text, .. } => f.write_str(text),
         }
     }
 }
 
 impl Balancing {
-    /// A balancer from another crate. `make` is called once for each switch.
-    pub fn custom(make: impl Fn(&SwitchInfo) -> Box<dyn Balancer> + Send + Sync + 'static) -> Self {
-        Self::Custom(Arc::new(make))
+    /// A balancer from another crate. `text` is its name with all of its settings, because results are
+    /// identified by a hash of it. `make` is called once for each switch.
+    pub fn custom(
+        text: impl Into<Arc<str>>,
+        make: impl Fn(&SwitchInfo) -> Box<dyn Balancer> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Custom {
+            text: text.into(),
+            make: Arc::new(make),
+        }
     }
 
     pub(crate) fn chooser(&self, info: &SwitchInfo) -> Chooser {
@@ -190,7 +229,7 @@ impl Balancing {
             Self::Freeway(settings) => Chooser::boxed(Freeway::new(info, settings)),
             Self::Caps(settings) => Chooser::boxed(Caps::new(info, settings)),
             Self::Flowlet(settings) => Chooser::boxed(Flowlet::new(info, settings)),
-            Self::Custom(make) => Chooser::Custom(make(info)),
+            Self::Custom { make, .. } => Chooser::Custom(make(info)),
         }
     }
 }

@@ -2,7 +2,17 @@
 
 use spindle_units::{Bytes, Duration};
 
-use super::{Balancer, FORGET_AFTER, Flows, Hop, MOST_FLOWS, RandomSpray, SwitchInfo};
+use super::{
+    Balancer, Balancing, FORGET_AFTER, Flows, Hop, MOST_FLOWS, NamedBalancing, RandomSpray,
+    SwitchInfo,
+};
+
+/// "presto" in experiment files and on the command line.
+pub(super) const BUILT_IN: NamedBalancing = NamedBalancing {
+    name: "presto",
+    summary: "each 64 KiB of a flow take any path at random (He et al. 2015, mechanisms A5.11)",
+    make: || Balancing::Presto(PrestoSettings::default()),
+};
 
 /// Settings of [`Presto`].
 #[derive(Clone, Debug, PartialEq)]

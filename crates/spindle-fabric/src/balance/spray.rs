@@ -3,8 +3,15 @@
 use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Balancer, Hop, SwitchInfo};
+use super::{Balancer, Balancing, Hop, NamedBalancing, SwitchInfo};
 use crate::random::reduce;
+
+/// "rps" in experiment files and on the command line.
+pub(super) const BUILT_IN: NamedBalancing = NamedBalancing {
+    name: "rps",
+    summary: "each packet takes any path at random (Dixit et al. 2013, mechanisms A5.10)",
+    make: || Balancing::RandomSpray,
+};
 
 /// Random packet spraying: each packet takes a uniformly random next hop (Dixit et al. 2013).
 #[derive(Clone, Debug)]
