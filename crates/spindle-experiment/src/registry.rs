@@ -97,6 +97,19 @@ const ECMP: &str = "ecmp";
 
 pub use crate::topologies::{TopologyFactory, TopologyRequest};
 
+/// The transports that combine others, each with what distinguishes it.
+pub(crate) const COMBINED: [(&str, &str); 3] = [
+    (
+        "repflow",
+        "two `tcp` connections for each request below 100 KB",
+    ),
+    ("ps-tcp", "`ps` for long flows, NewReno for the others"),
+    (
+        "mptcp-tcp",
+        "MPTCP with 8 subflows for long flows, NewReno for the others",
+    ),
+];
+
 /// RepFlow's limit (mechanisms A5.5).
 const REPLICATED_BELOW: u64 = 100_000;
 

@@ -68,8 +68,8 @@ pub use connection::trace::{Coded, TraceEvent, TraceKind};
 pub use connection::{CloseReason, PathError, Role};
 pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError};
 pub use presets::{
-    DEFAULT_TRANSPORT, PRESETS, Preset, Variant, for_unmodified_receivers, preset, preset_names,
-    variant, variants,
+    DEFAULT_TRANSPORT, PRESETS, Preset, PresetName, Variant, for_unmodified_receivers, preset,
+    preset_names, variant, variants,
 };
 pub use subflow::TcpState;
 pub use subflow::sender::{SendCounters, SendKind};

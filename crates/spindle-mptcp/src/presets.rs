@@ -254,39 +254,124 @@ fn base_preset(name: &str) -> Option<Preset> {
 /// oracle with an appended number of subflows from 1 to 8 (`fuso-8`), and cofuso-fixed with a rate in percent.
 pub fn preset_names() -> impl Iterator<Item = String> {
     let numbers = |family: &'static str| (1..=32).map(move |n| format!("{family}-{n}"));
-    let numbered = PRESETS.iter().flat_map(move |family| numbers(family));
+    let numbered = PRESETS.iter().flat_map(move |p| numbers(p.name));
     let known = numbered.filter(|name| preset(name).is_some());
-    PRESETS.iter().map(|name| (*name).to_owned()).chain(known)
+    PRESETS.iter().map(|p| p.name.to_owned()).chain(known)
+}
+
+/// A name that [`preset`] knows.
+#[derive(Clone, Copy, Debug)]
+pub struct PresetName {
+    /// The name.
+    pub name: &'static str,
+    /// What distinguishes it from other presets, in one line.
+    pub summary: &'static str,
+    /// Like `summary`, but for the name with an appended number `N`. `None` if no number can follow the name.
+    pub numbered: Option<&'static str>,
+}
+
+const fn plain(name: &'static str, summary: &'static str) -> PresetName {
+    PresetName {
+        name,
+        summary,
+        numbered: None,
+    }
+}
+
+const fn family(name: &'static str, summary: &'static str, numbered: &'static str) -> PresetName {
+    PresetName {
+        name,
+        summary,
+        numbered: Some(numbered),
+    }
 }
 
 /// The names [`preset`] knows, without those that only add a number.
-pub const PRESETS: &[&str] = &[
-    "tcp",
-    "newreno",
-    "dctcp",
-    "tlp",
-    "rack",
-    "reactive",
-    "tcp-ir",
-    "corrective",
-    "proactive",
-    "mptcp",
-    "mptcp-linux",
-    "deadline-reinjection",
-    "fuso",
-    "fuso-unmodified",
-    "cofuso",
-    "cofuso-xor",
-    "cofuso-fixed",
-    "ps",
-    "mmptcp",
-    "mmptcp-lt",
-    "mmptcp-as",
-    "mmptcp-fc",
-    "mmptcp-uc",
-    "caps",
-    "caps-dark",
-    "oracle",
+pub const PRESETS: &[PresetName] = &[
+    plain("tcp", "TCP with SACK and Reno, as the papers configure it"),
+    plain("newreno", "TCP with NewReno and without SACK"),
+    plain("dctcp", "`tcp` with DCTCP in place of Reno"),
+    plain("tlp", "`tcp` with a tail loss probe after 2 smoothed RTTs"),
+    plain("rack", "TCP with RACK-TLP and PRR"),
+    plain("reactive", "`tlp` under the name that CoFUSO's paper uses"),
+    plain(
+        "tcp-ir",
+        "`tcp` with one XOR packet for each half RTT of data",
+    ),
+    plain(
+        "corrective",
+        "`tcp` with one XOR packet for each quarter RTT of data",
+    ),
+    plain("proactive", "`tcp` that sends every data segment twice"),
+    family(
+        "mptcp",
+        "MPTCP with 4 subflows, LIA and the minimum-RTT scheduler",
+        "`mptcp` with N subflows",
+    ),
+    plain(
+        "mptcp-linux",
+        "MPTCP as in the Linux kernel: its scheduler, reinjection and CUBIC",
+    ),
+    plain(
+        "deadline-reinjection",
+        "`mptcp` that reinjects old data, as xquic does",
+    ),
+    family(
+        "fuso",
+        "`mptcp` that copies data of the worst subflow over the best subflow",
+        "`fuso` with N subflows",
+    ),
+    family(
+        "fuso-unmodified",
+        "`fuso` to a receiver that does not support it",
+        "`fuso-unmodified` with N subflows",
+    ),
+    family(
+        "cofuso",
+        "`fuso` that sends Reed-Solomon parities first, 5 subflows",
+        "`cofuso` with N subflows",
+    ),
+    family(
+        "cofuso-xor",
+        "`cofuso` as in the paper's testbed: XOR parities, 3 subflows",
+        "`cofuso-xor` with N subflows",
+    ),
+    family(
+        "cofuso-fixed",
+        "`cofuso` with a constant share of parities, 4 %",
+        "`cofuso` with N % parities",
+    ),
+    plain(
+        "ps",
+        "packet scatter: one window, a random path for each segment",
+    ),
+    plain(
+        "mmptcp",
+        "`ps` for the first 100 KB, then MPTCP with 8 subflows",
+    ),
+    plain("mmptcp-lt", "`mmptcp` with modified Limited Transmit"),
+    plain("mmptcp-as", "`mmptcp` with as many subflows as paths"),
+    plain(
+        "mmptcp-fc",
+        "`mmptcp` with fully coupled congestion control",
+    ),
+    plain(
+        "mmptcp-uc",
+        "`mmptcp` with uncoupled congestion control (Reno)",
+    ),
+    plain(
+        "caps",
+        "`tcp` over coded packets for short flows, for the balancer `caps`",
+    ),
+    plain(
+        "caps-dark",
+        "`caps` that codes the first 100 KB of every flow",
+    ),
+    family(
+        "oracle",
+        "MPTCP that learns of each drop at once and repeats it without loss",
+        "`oracle` with N subflows",
+    ),
 ];
 
 fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
@@ -452,7 +537,7 @@ mod tests {
 
     #[test]
     fn every_listed_name_is_a_preset_and_numbers_count_subflows() {
-        for name in PRESETS {
+        for name in PRESETS.iter().map(|p| p.name) {
             assert!(preset(name).is_some(), "{name}");
         }
         for n in 1..=8 {
@@ -467,6 +552,14 @@ mod tests {
             assert!(preset(bad).is_none(), "{bad}");
         }
         let names: Vec<String> = preset_names().collect();
+        for p in PRESETS {
+            let prefix = format!("{}-", p.name);
+            let number = |n: &String| {
+                n.strip_prefix(&prefix)
+                    .is_some_and(|n| n.parse::<u32>().is_ok())
+            };
+            assert_eq!(names.iter().any(number), p.numbered.is_some(), "{}", p.name);
+        }
         assert_eq!(names.len(), PRESETS.len() + 6 * 8 + FIXED_RATES.len());
         assert!(
             scattered::NAMES

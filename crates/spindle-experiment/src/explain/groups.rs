@@ -1,5 +1,9 @@
 //! Groups and one-line summaries of the names that come with Spindle.
 
+use spindle_mptcp::PRESETS;
+
+use crate::registry::COMBINED;
+
 /// A heading and its names.
 pub(super) struct Group {
     /// The heading.
@@ -22,142 +26,62 @@ pub(super) fn matches(pattern: &str, name: &str) -> Option<Option<u32>> {
     Some(Some(number))
 }
 
-/// The transports of the registry.
-pub(super) const TRANSPORTS: &[Group] = &[
-    group(
-        "plain TCP",
-        &[
-            ("tcp", "TCP with SACK and Reno, as the papers configure it"),
-            ("newreno", "TCP with NewReno and without SACK"),
-            ("dctcp", "`tcp` with DCTCP in place of Reno"),
-            ("tlp", "`tcp` with a tail loss probe after 2 smoothed RTTs"),
-            ("rack", "TCP with RACK-TLP and PRR"),
-        ],
-    ),
-    group(
+/// Headings of transports, each with the names of its transports. Their summaries stand where they are
+/// registered: [`PRESETS`] and [`COMBINED`].
+pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
+    ("plain TCP", &["tcp", "newreno", "dctcp", "tlp", "rack"]),
+    (
         "TCP schemes that the papers compare with",
-        &[
-            ("reactive", "`tlp` under the name that CoFUSO's paper uses"),
-            (
-                "tcp-ir",
-                "`tcp` with one XOR packet for each half RTT of data",
-            ),
-            (
-                "corrective",
-                "`tcp` with one XOR packet for each quarter RTT of data",
-            ),
-            ("proactive", "`tcp` that sends every data segment twice"),
-            (
-                "repflow",
-                "two `tcp` connections for each request below 100 KB",
-            ),
-        ],
+        &["reactive", "tcp-ir", "corrective", "proactive", "repflow"],
     ),
-    group(
+    (
         "MPTCP baselines",
-        &[
-            (
-                "mptcp",
-                "MPTCP with 4 subflows, LIA and the minimum-RTT scheduler",
-            ),
-            ("mptcp-N", "`mptcp` with N subflows"),
-            (
-                "mptcp-linux",
-                "MPTCP as in the Linux kernel: its scheduler, reinjection and CUBIC",
-            ),
-            (
-                "deadline-reinjection",
-                "`mptcp` that reinjects old data, as xquic does",
-            ),
-        ],
+        &["mptcp", "mptcp-N", "mptcp-linux", "deadline-reinjection"],
     ),
-    group(
+    (
         "FUSO",
-        &[
-            (
-                "fuso",
-                "`mptcp` that copies data of the worst subflow over the best subflow",
-            ),
-            ("fuso-N", "`fuso` with N subflows"),
-            (
-                "fuso-unmodified",
-                "`fuso` to a receiver that does not support it",
-            ),
-            ("fuso-unmodified-N", "`fuso-unmodified` with N subflows"),
-        ],
+        &["fuso", "fuso-N", "fuso-unmodified", "fuso-unmodified-N"],
     ),
-    group(
+    (
         "CoFUSO",
         &[
-            (
-                "cofuso",
-                "`fuso` that sends Reed-Solomon parities first, 5 subflows",
-            ),
-            ("cofuso-N", "`cofuso` with N subflows"),
-            (
-                "cofuso-xor",
-                "`cofuso` as in the paper's testbed: XOR parities, 3 subflows",
-            ),
-            ("cofuso-xor-N", "`cofuso-xor` with N subflows"),
-            (
-                "cofuso-fixed",
-                "`cofuso` with a constant share of parities, 4 %",
-            ),
-            ("cofuso-fixed-N", "`cofuso` with N % parities"),
+            "cofuso",
+            "cofuso-N",
+            "cofuso-xor",
+            "cofuso-xor-N",
+            "cofuso-fixed",
+            "cofuso-fixed-N",
         ],
     ),
-    group(
+    (
         "MMPTCP",
         &[
-            (
-                "ps",
-                "packet scatter: one window, a random path for each segment",
-            ),
-            (
-                "mmptcp",
-                "`ps` for the first 100 KB, then MPTCP with 8 subflows",
-            ),
-            ("mmptcp-lt", "`mmptcp` with modified Limited Transmit"),
-            ("mmptcp-as", "`mmptcp` with as many subflows as paths"),
-            (
-                "mmptcp-fc",
-                "`mmptcp` with fully coupled congestion control",
-            ),
-            (
-                "mmptcp-uc",
-                "`mmptcp` with uncoupled congestion control (Reno)",
-            ),
-            ("ps-tcp", "`ps` for long flows, NewReno for the others"),
-            (
-                "mptcp-tcp",
-                "MPTCP with 8 subflows for long flows, NewReno for the others",
-            ),
+            "ps",
+            "mmptcp",
+            "mmptcp-lt",
+            "mmptcp-as",
+            "mmptcp-fc",
+            "mmptcp-uc",
+            "ps-tcp",
+            "mptcp-tcp",
         ],
     ),
-    group(
-        "CAPS",
-        &[
-            (
-                "caps",
-                "`tcp` over coded packets for short flows, for the balancer `caps`",
-            ),
-            (
-                "caps-dark",
-                "`caps` that codes the first 100 KB of every flow",
-            ),
-        ],
-    ),
-    group(
+    ("CAPS", &["caps", "caps-dark"]),
+    (
         "bounds, which no protocol can reach",
-        &[
-            (
-                "oracle",
-                "MPTCP that learns of each drop at once and repeats it without loss",
-            ),
-            ("oracle-N", "`oracle` with N subflows"),
-        ],
+        &["oracle", "oracle-N"],
     ),
 ];
+
+/// What distinguishes a transport of [`TRANSPORTS`].
+pub(super) fn transport_summary(pattern: &str) -> Option<&'static str> {
+    let preset = |name: &str| PRESETS.iter().find(|p| p.name == name);
+    if let Some(family) = pattern.strip_suffix("-N") {
+        return preset(family)?.numbered;
+    }
+    let combined = COMBINED.iter().find(|(name, _)| *name == pattern);
+    preset(pattern).map(|p| p.summary).or(combined.map(|c| c.1))
+}
 
 /// The transports of the kernel, which only the testbed has.
 pub(super) const KERNEL: Group = group(

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use spindle_mptcp::{DEFAULT_TRANSPORT, Variant};
 
-use super::groups::{self, Group};
+use super::groups;
 use crate::catalog::Catalog;
 use crate::registry::{Registry, Transport, WITH_PRIORITIES};
 
@@ -84,7 +84,7 @@ fn variants(text: &mut String, registry: &Registry) {
     let all = registry.variants();
     let known: Vec<&str> = all.iter().map(Variant::name).collect();
     for group in groups::VARIANTS {
-        entries(text, group, &known);
+        entries(text, group.title, group.entries.iter().copied(), &known);
     }
     let grouped = |name: &str| {
         let patterns = groups::VARIANTS.iter().flat_map(|g| g.entries);
@@ -111,8 +111,9 @@ fn transports(text: &mut String, registry: &Registry) {
         .transports()
         .partition(|t| standard.find(&t.name).is_some_and(|s| same(s, t)));
     let known: Vec<&str> = known.iter().map(|t| t.name.as_str()).collect();
-    for group in groups::TRANSPORTS {
-        entries(text, group, &known);
+    for (title, patterns) in groups::TRANSPORTS {
+        let summary = |p: &&'static str| Some((*p, groups::transport_summary(p)?));
+        entries(text, title, patterns.iter().filter_map(summary), &known);
     }
     if !added.is_empty() {
         *text += " added by this program\n";
@@ -122,7 +123,12 @@ fn transports(text: &mut String, registry: &Registry) {
         line(text, &t.name, first);
     }
     let kernel: Vec<&str> = groups::KERNEL.entries.iter().map(|e| e.0).collect();
-    entries(text, &groups::KERNEL, &kernel);
+    entries(
+        text,
+        groups::KERNEL.title,
+        groups::KERNEL.entries.iter().copied(),
+        &kernel,
+    );
 }
 
 /// The summary of a transport of the kernel. `None` if `name` is no such transport.
@@ -141,9 +147,14 @@ fn find<'a>(entries: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
 }
 
 /// Writes the heading of a group and a line for each of its names that is in `known`.
-fn entries(text: &mut String, group: &Group, known: &[&str]) {
-    let _ = writeln!(text, " {}", group.title);
-    for (pattern, summary) in group.entries {
+fn entries(
+    text: &mut String,
+    title: &str,
+    group: impl Iterator<Item = (&'static str, &'static str)>,
+    known: &[&str],
+) {
+    let _ = writeln!(text, " {title}");
+    for (pattern, summary) in group {
         let found: Vec<Option<u32>> = known
             .iter()
             .filter_map(|name| groups::matches(pattern, name))
@@ -207,22 +218,33 @@ mod tests {
         text.lines().filter(named).collect()
     }
 
-    fn groups_of(groups: &'static [Group], name: &str) -> usize {
-        let patterns = groups.iter().flat_map(|g| g.entries);
+    /// How many of the patterns match a name.
+    fn matching<'a>(patterns: impl Iterator<Item = &'a str>, name: &str) -> usize {
         patterns
-            .filter(|(pattern, _)| groups::matches(pattern, name).is_some())
+            .filter(|pattern| groups::matches(pattern, name).is_some())
             .count()
+    }
+
+    /// The patterns of all transports.
+    fn transport_patterns() -> impl Iterator<Item = &'static str> {
+        groups::TRANSPORTS.iter().flat_map(|(_, p)| *p).copied()
+    }
+
+    /// The patterns of all variants.
+    fn variant_patterns() -> impl Iterator<Item = &'static str> {
+        let entries = groups::VARIANTS.iter().flat_map(|g| g.entries);
+        entries.map(|(pattern, _)| *pattern)
     }
 
     #[test]
     fn every_name_has_exactly_one_line_in_the_list() {
         let registry = Registry::standard();
         for t in registry.transports() {
-            assert_eq!(groups_of(groups::TRANSPORTS, &t.name), 1, "{}", t.name);
+            assert_eq!(matching(transport_patterns(), &t.name), 1, "{}", t.name);
         }
         let text = all(&registry);
         for v in registry.variants() {
-            assert!(groups_of(groups::VARIANTS, v.name()) <= 1, "{}", v.name());
+            assert!(matching(variant_patterns(), v.name()) <= 1, "{}", v.name());
         }
         for b in registry.balancers() {
             assert!(find(groups::BALANCERS, &b.name).is_some(), "{}", b.name);
@@ -230,10 +252,8 @@ mod tests {
         for name in KERNEL_TRANSPORTS {
             assert_eq!(lines_of(&text, name).len(), 1, "{name}");
         }
-        for group in groups::TRANSPORTS.iter().chain(groups::VARIANTS) {
-            for (pattern, _) in group.entries {
-                assert!(!lines_of(&text, pattern).is_empty(), "{pattern}");
-            }
+        for pattern in transport_patterns().chain(variant_patterns()) {
+            assert!(!lines_of(&text, pattern).is_empty(), "{pattern}");
         }
     }
 
