@@ -1,4 +1,4 @@
-//! Names of transports: what each end of a row uses, and what carries its segments.
+//! Names of transports: what servers and clients use, and what carries their segments.
 
 use spindle_mptcp::Variant;
 
@@ -27,9 +27,9 @@ impl KnownTransports<'_> {
 
 /// A transport, possibly with its own balancer: `tcp@rps`.
 ///
-/// The part before the `@` is one end for servers and clients alike, or two ends as `server>client`. Each end
-/// is a preset's name. If its segments do not go straight into the fabric, a [`Carrier`] and a colon precede
-/// the name: `tun:fuso>kernel-mptcp`.
+/// The part before the `@` names what both servers and clients use, or has one name for each of these two ends,
+/// as `server>client`. Each name is a preset's. If the segments of an end do not go straight into the fabric, a
+/// [`Carrier`] and a colon precede its name: `tun:fuso>kernel-mptcp`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TransportName {
     /// The transport's name.
@@ -61,7 +61,7 @@ impl Carrier {
     ];
 }
 
-/// One end of a row.
+/// One end of the connections of a transport: all servers, or all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End<'a> {
     /// What carries its segments.

@@ -32,8 +32,8 @@ struct Curve {
     /// t_epoch: when this stage of congestion avoidance began. It moves later by the time in which cwnd did not
     /// limit the sender (RFC 9438, section 5.8). `None` between two stages.
     epoch: Option<Instant>,
-    /// The next stage follows slow start or a timeout, not a reduction in congestion avoidance: K = 0 and
-    /// W_max = cwnd (RFC 9438, sections 4.8 and 4.10).
+    /// The next stage follows slow start or a timeout, not a reduction: K = 0 and W_max = cwnd (RFC 9438,
+    /// sections 4.8 and 4.10).
     fresh: bool,
 }
 
@@ -233,15 +233,10 @@ impl Congestion for CubicController {
     }
 
     fn on_signal(&mut self, _: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling) {
-        let overshoots = self.exit.as_ref().is_some_and(ExitDetector::halves);
         self.leave_curve();
         self.curve.set_w_max(self.window.cwnd() as f64);
-        self.curve.fresh = overshoots;
-        let ssthresh = if overshoots {
-            in_flight / 2
-        } else {
-            decreased(in_flight)
-        };
+        self.curve.fresh = false;
+        let ssthresh = decreased(in_flight);
         self.window.reduce(ssthresh, MIN_SSTHRESH_SEGMENTS);
         if signal == Signal::Ecn {
             // RFC 9438, section 4.6, figure 5: here the floor of cwnd is one segment.
@@ -438,32 +433,5 @@ mod tests {
         assert_eq!(segments, [303, 379, 474, 592, 740, 897, 898]);
         assert_eq!(path.cc.ssthresh() / MSS, 897);
         assert!(path.cc.exit.is_none());
-    }
-
-    /// cwnd and W_max in segments after a loss in the initial slow start, at a window of 160 segments.
-    fn after_loss_in_slow_start(exit: SlowStartExit) -> (u64, f64) {
-        let mut p = parameters();
-        p.slow_start_exit = exit;
-        let mut path = Path::new(CubicController::new(&p));
-        path.rtt = Duration::from_millis(50);
-        for _ in 0..4 {
-            path.round();
-        }
-        path.signal(Signal::Loss);
-        let cwnd = path.cc.cwnd() / MSS;
-        path.round();
-        (cwnd, path.cc.curve.w_max / MSS as f64)
-    }
-
-    #[test]
-    fn loss_in_slow_start_halves_cwnd_if_the_recent_delay_is_watched() {
-        assert_eq!(
-            after_loss_in_slow_start(SlowStartExit::HyStart),
-            (112, 160.0)
-        );
-        assert_eq!(
-            after_loss_in_slow_start(SlowStartExit::RecentDelay),
-            (80, 80.0)
-        );
     }
 }

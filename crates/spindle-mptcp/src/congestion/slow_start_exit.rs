@@ -14,11 +14,6 @@ pub enum SlowStartExit {
     HyStart,
     /// The round-trip time grows within a round, in two rounds in a row. A paced sender notices a growing queue
     /// one round trip earlier than with HyStart++, before a queue of one round trip of data overflows.
-    ///
-    /// If a loss comes first, it halves the window (RFC 5681, section 3.1, equation 4), and cubic growth begins
-    /// with that window as W_max. Slow start doubles the window in each round, so it can be twice as large as
-    /// the path and its queue allow. CUBIC's factor of 0.7 would leave it too large, and a second round of
-    /// losses would follow.
     RecentDelay,
 }
 
@@ -37,11 +32,6 @@ impl ExitDetector {
             SlowStartExit::HyStart => Some(Self::HyStart(HyStart::default())),
             SlowStartExit::RecentDelay => Some(Self::RecentDelay(RecentDelay::default())),
         }
-    }
-
-    /// Whether a loss halves the window.
-    pub(super) fn halves(&self) -> bool {
-        matches!(self, Self::RecentDelay(_))
     }
 
     /// The divisor for slow-start growth.

@@ -125,7 +125,11 @@ struct Listener {
     open: bool,
 }
 
-/// A host's transport stack.
+/// A host's transport stack: its connections, listeners and timers.
+///
+/// It does no input or output and has no clock. Whoever owns it passes in what arrives ([`Self::receive`]), calls
+/// [`Self::timeout`] when [`Self::next_timeout`] has come, sends what [`Self::transmit`] returns, and reads
+/// [`Self::poll_event`]. Calls that depend on time get the current time.
 // Fields that no segment of an established connection needs are boxed, because simulations prefetch the stack
 // for each segment.
 #[derive(Debug)]

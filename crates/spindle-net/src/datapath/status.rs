@@ -88,6 +88,7 @@ pub struct NetworkCounters {
     pub memory: u64,
     /// Bytes that may be in use ([`spindle_mptcp::StackConfig::max_memory`]).
     pub memory_limit: u64,
-    /// Turns of the data path by their length. In each turn it woke up or went on without sleep.
+    /// How long the turns of the data path took. A turn begins when the data path wakes up, or when it goes on
+    /// because work is left, and ends when it has handled what was there.
     pub turn_times: TurnTimes,
 }
