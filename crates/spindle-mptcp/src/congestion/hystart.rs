@@ -74,13 +74,13 @@ impl HyStart {
             if current < css.baseline {
                 self.css = None;
             }
-        } else if let Some(last) = self.last_min {
-            if current >= last + delay_threshold(last) {
-                self.css = Some(Css {
-                    baseline: current,
-                    rounds: 0,
-                });
-            }
+        } else if let Some(last) = self.last_min
+            && current >= last + delay_threshold(last)
+        {
+            self.css = Some(Css {
+                baseline: current,
+                rounds: 0,
+            });
         }
     }
 
