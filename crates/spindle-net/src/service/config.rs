@@ -82,7 +82,7 @@ pub fn keepalive_after(idle: Duration) -> Keepalive {
 ///
 /// Over TUN, segments shrink if a path drops full-sized ones silently. The peer may have any receiver, so
 /// recovery sends what an unmodified receiver needs, and nothing is coded, because only UDP carries coded
-/// packets. `paths` determines how this end opens subflows: [`Arc::new(Passive)`] for a gateway.
+/// packets. `paths` determines how this end opens subflows: [`spindle_mptcp::path_manager::Passive`] for a gateway.
 pub fn wire_config(
     preset: Config,
     kind: LinkKind,
