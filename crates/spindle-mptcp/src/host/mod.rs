@@ -127,9 +127,9 @@ struct Listener {
 
 /// A host's transport stack: its connections, listeners and timers.
 ///
-/// It does no input or output and has no clock. Whoever owns it passes in what arrives ([`Self::receive`]), calls
-/// [`Self::timeout`] when [`Self::next_timeout`] has come, sends what [`Self::transmit`] returns, and reads
-/// [`Self::poll_event`]. Calls that depend on time get the current time.
+/// It does no input or output and has no clock. The program that owns it passes in what arrives
+/// ([`Self::receive`]), calls [`Self::timeout`] when [`Self::next_timeout`] has come, sends what
+/// [`Self::transmit`] returns, and reads [`Self::poll_event`]. Calls that depend on time get the current time.
 // Fields that no segment of an established connection needs are boxed, because simulations prefetch the stack
 // for each segment.
 #[derive(Debug)]
