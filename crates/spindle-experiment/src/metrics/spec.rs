@@ -158,7 +158,7 @@ pub(super) fn find(name: &str) -> Option<&'static MetricSpec> {
 /// The metrics of [`SPECS`] as a catalog, to which other crates add.
 pub(crate) fn built_in() -> Catalog<&'static MetricSpec> {
     let mut catalog = Catalog::new("metric");
-    for spec in &SPECS {
+    for spec in SPECS {
         catalog.add(spec.name, spec.title, Arc::new(spec));
     }
     catalog
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_metric_needs_something_that_can_be_observed() {
-        for spec in &SPECS {
+        for spec in SPECS {
             let known = |needs: &str| Observe::NAMES.contains(&needs);
             assert!(spec.needs.is_none_or(known), "{}", spec.name);
             assert_eq!(

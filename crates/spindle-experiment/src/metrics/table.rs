@@ -31,7 +31,7 @@ const CORE: &str = "agg-core";
 const ACCESS: &str = "access";
 
 /// The metrics of this form that come with Spindle.
-pub static SPECS: [MetricSpec; 64] = [
+pub static SPECS: &[MetricSpec] = &[
     metric(
         "extra_load.flow",
         "extra load of a flow",

@@ -1,5 +1,7 @@
 //! A small path model for the controllers' tests, and properties that hold for every controller.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 use spindle_units::{Duration, Instant};
 
@@ -202,17 +204,9 @@ fn coupled_controllers_and_dctcp_act_as_reno_on_a_single_subflow() {
 
 #[test]
 fn built_in_controllers_have_distinct_names_and_a_summary() {
-    let names: Vec<_> = built_in().iter().map(|k| k.name()).collect();
-    let expected = [
-        "reno",
-        "cubic",
-        "dctcp",
-        "lia",
-        "olia",
-        "balia",
-        "fully-coupled",
-    ];
-    assert_eq!(names, expected);
+    let names: HashSet<_> = built_in().iter().map(|k| k.name()).collect();
+    assert_eq!(names.len(), built_in().len());
+    assert!(names.contains("reno") && names.contains("fully-coupled"));
     assert!(built_in().iter().all(|k| !k.summary().is_empty()));
 }
 
