@@ -88,7 +88,7 @@ fn ten_thousand_half_open_joins_are_bounded() {
         assert!(subflows(&b) <= 5);
     }
     let c = b.stack.counters();
-    assert_eq!(c.joins.refused, 10_000 - 4);
+    assert_eq!(c.joins.limit, 10_000 - 4);
     for round in 0..100u16 {
         b.now += Duration::from_secs(600);
         while subflows(&b) > 1 {

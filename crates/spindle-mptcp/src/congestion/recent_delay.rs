@@ -1,10 +1,10 @@
 //! Leaves slow start if the round-trip time grows within a round, in two rounds in a row.
 //!
-//! HyStart++ (RFC 9406) compares the smallest round-trip times of whole rounds. A round's first segments meet a
-//! queue that the round before left behind. A paced sender leaves none until its window exceeds the path and
-//! its queue, so HyStart++ notices the queue only after it has overflowed. If the queue holds one round trip of
-//! data, half of the segments of that round are lost. Here the smallest of the *latest* eight samples counts,
-//! which grows while the queue grows.
+//! HyStart++ (RFC 9406) compares the smallest round-trip times of whole rounds. The smallest is that of the
+//! round's first segments, and it grows only if the round before left a queue. A round leaves none until the
+//! window exceeds the bandwidth-delay product, and the window doubles before the next round shows it. If the
+//! queue holds one round trip of data, it has overflowed by then, and half of a window is lost. Here the
+//! smallest of the *latest* eight samples counts, which grows while the queue grows.
 //!
 //! A delay that grew for another reason must not end slow start, because CUBIC would then need seconds to reach
 //! the path's capacity. So the first round with a delay only slows the growth down to a quarter, as in

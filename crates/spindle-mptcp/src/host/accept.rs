@@ -120,7 +120,7 @@ impl Stack {
             return;
         }
         if crowded || !c.accept_join(now, syn, initial) {
-            self.counters.joins.refused += 1;
+            self.counters.joins.limit += 1;
             self.refuse_join(now, syn, ResetReason::LackOfResources);
             return;
         }
@@ -143,7 +143,7 @@ impl Stack {
         let sources = &self.account.sources;
         let peer = segment.src.addr;
         if live >= most {
-            self.counters.refused.connections += 1;
+            self.counters.refused.limit += 1;
         } else if sources.has_its_connections(peer, live, most)
             || (self.is_short() && sources.holds_its_memory(peer))
         {

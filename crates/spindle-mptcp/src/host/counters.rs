@@ -13,7 +13,7 @@ pub struct RefusedConnections {
     /// SYNs for which there is no listener.
     pub no_listener: u64,
     /// Connections refused because `max_connections` was reached.
-    pub connections: u64,
+    pub limit: u64,
     /// Connections refused because `max_memory` was reached.
     pub memory: u64,
     /// Connections refused because their source had used up its share ([`crate::StackConfig::source_share`]).
@@ -37,7 +37,7 @@ pub struct RefusedJoins {
     /// No connection has their token (RFC 8684, section 3.2).
     pub unknown: u64,
     /// A limit was reached.
-    pub refused: u64,
+    pub limit: u64,
     /// They were sent to an own address without a listener ([`crate::JoinPolicy`]).
     pub prohibited: u64,
     /// The HMAC of their SYN/ACK or third ACK was wrong.
@@ -108,7 +108,7 @@ pub struct StackCounters {
 impl RefusedConnections {
     fn add(&mut self, other: &Self) {
         self.no_listener += other.no_listener;
-        self.connections += other.connections;
+        self.limit += other.limit;
         self.memory += other.memory;
         self.source += other.source;
     }
@@ -125,7 +125,7 @@ impl CookieCounters {
 impl RefusedJoins {
     fn add(&mut self, other: &Self) {
         self.unknown += other.unknown;
-        self.refused += other.refused;
+        self.limit += other.limit;
         self.prohibited += other.prohibited;
         self.hmac_failures += other.hmac_failures;
     }

@@ -7,7 +7,7 @@ use spindle_wire::Endpoint;
 use super::{PathManager, PathView};
 
 /// Opens subflows between the addresses of the first until there are this many in total: "ports". They differ
-/// by source port, and the network's ECMP spreads them (Raiciu et al., SIGCOMM 2011, section 3).
+/// by source port, and the network's ECMP spreads them (Raiciu et al., SIGCOMM 2011).
 #[derive(Clone, Copy, Debug)]
 pub struct Ports(
     /// The number of subflows. Zero counts as one.

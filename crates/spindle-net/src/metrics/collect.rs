@@ -33,7 +33,7 @@ impl Snapshot {
     pub(super) fn refused(&self, why: Refused) -> u64 {
         let c = &self.counters;
         match why {
-            Refused::Connections => c.stack.refused.connections + c.refused,
+            Refused::Connections => c.stack.refused.limit + c.refused,
             Refused::Memory => c.stack.refused.memory,
             Refused::Source => c.stack.refused.source,
             Refused::Unreachable | Refused::Tls | Refused::Socks => 0,
@@ -149,7 +149,7 @@ impl Snapshot {
             (
                 "joins_refused",
                 "Joins refused for want of room",
-                s.joins.refused,
+                s.joins.limit,
             ),
             (
                 "join_hmac_failures",

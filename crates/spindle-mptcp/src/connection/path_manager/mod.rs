@@ -89,10 +89,10 @@ impl Paths {
         self.signals.up(now, local);
     }
 
-    /// The identifier of the peer's address: 0 for that of the first subflow, otherwise the announced one.
-    /// `None` if the peer has not announced it, or if it may not be joined.
-    fn remote_id(&self, remote: Endpoint) -> Option<u8> {
-        if remote == self.first_remote {
+    /// The identifier of the peer's address: 0 for that of the first subflow, if the peer accepts joins there,
+    /// otherwise the announced one. `None` if it may not be joined, whatever the path manager wants.
+    fn remote_id(&self, remote: Endpoint, accepts_at_first: bool) -> Option<u8> {
+        if remote == self.first_remote && accepts_at_first {
             return Some(0);
         }
         let mut usable = self.remote.usable();
@@ -218,7 +218,7 @@ impl Connection {
             accepts_at_first,
         };
         let (local, remote) = config.path_manager.next(&view)?;
-        let remote_id = self.paths.remote_id(remote)?;
+        let remote_id = self.paths.remote_id(remote, accepts_at_first)?;
         let local_id = self.local_id(local)?;
         self.paths.opened.push((local, remote));
         Some(Wanted {
