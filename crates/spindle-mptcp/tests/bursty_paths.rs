@@ -64,6 +64,18 @@ fn sacked_data_behind_a_hole_of_a_dead_subflow_are_reinjected() {
     assert!(o.delivered == limits.0 && o.stall.0 <= most, "{o:?}");
 }
 
+/// A path of `rate` bits per second and a round trip of `rtt` milliseconds that loses packets only if its queue
+/// is full.
+fn path(rate: u64, rtt: u64) -> BurstyPath {
+    BurstyPath {
+        rate,
+        rtt: Duration::from_millis(rtt),
+        queue: 750_000,
+        begin: 0.0,
+        end: 1.0,
+    }
+}
+
 /// Transfers 200 MB over two paths that lose packets only if a queue is full. Kernel TCP needs 5.7 s over the
 /// fast path alone, and this transfer must be faster.
 ///
@@ -73,13 +85,6 @@ fn sacked_data_behind_a_hole_of_a_dead_subflow_are_reinjected() {
 /// 5.6 s.
 fn is_no_slower_than_over_the_fast_path(swapped: bool) {
     const BYTES: u64 = 200_000_000;
-    let path = |rate, rtt| BurstyPath {
-        rate,
-        rtt: Duration::from_millis(rtt),
-        queue: 750_000,
-        begin: 0.0,
-        end: 1.0,
-    };
     let mut paths = [path(300_000_000, 20), path(50_000_000, 120)];
     if swapped {
         paths.reverse();
@@ -105,13 +110,6 @@ fn transfer_over_unequal_paths_is_no_slower_than_over_the_fast_second_path() {
 #[test]
 fn slow_start_of_a_gateway_ends_before_a_queue_of_one_round_trip_overflows() {
     const BYTES: u64 = 30_000_000;
-    let path = |rate, rtt| BurstyPath {
-        rate,
-        rtt: Duration::from_millis(rtt),
-        queue: 750_000,
-        begin: 0.0,
-        end: 1.0,
-    };
     for rtt in [116, 120, 124] {
         let paths = [path(50_000_000, rtt), path(300_000_000, 20)];
         let mut config = gateway("fuso-2");

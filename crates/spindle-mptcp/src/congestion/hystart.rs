@@ -35,13 +35,40 @@ struct Css {
 /// The state of RFC 9406, section 4.2, for one slow start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
-    /// windowEnd: the round ends when this byte is acknowledged.
-    window_end: Option<u64>,
-    /// lastRoundMinRTT and currentRoundMinRTT. `None` represents infinity.
-    last_min: Option<Duration>,
-    current_min: Option<Duration>,
-    samples: u32,
+    round: Round,
     css: Option<Css>,
+}
+
+/// A round (RFC 9406, section 4.2): as long as a window of data takes to be acknowledged.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    /// windowEnd: the round ends when this byte is acknowledged.
+    end: Option<u64>,
+    /// lastRoundMinRTT. `None` represents infinity.
+    pub(super) last_min: Option<Duration>,
+    /// currentRoundMinRTT. `None` represents infinity.
+    current_min: Option<Duration>,
+    /// rttSampleCount.
+    pub(super) samples: u32,
+}
+
+impl Round {
+    /// Counts an acknowledgement in this round. Returns whether it is the last one.
+    pub(super) fn on_ack(&mut self, s: &AckSample) -> bool {
+        let end = *self.end.get_or_insert(s.next);
+        if let Some(rtt) = s.rtt {
+            self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
+            self.samples = self.samples.saturating_add(1);
+        }
+        s.acked_to >= end
+    }
+
+    /// Begins the next round, which ends when the byte `next` is acknowledged.
+    pub(super) fn begin_next(&mut self, next: u64) {
+        self.end = Some(next);
+        self.last_min = self.current_min.take();
+        self.samples = 0;
+    }
 }
 
 impl HyStart {
@@ -56,25 +83,22 @@ impl HyStart {
 
     /// Processes an acknowledgement. Returns true if slow start ends.
     pub(super) fn on_ack(&mut self, s: &AckSample) -> bool {
-        let window_end = *self.window_end.get_or_insert(s.next);
-        if let Some(rtt) = s.rtt {
-            self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
-            self.samples = self.samples.saturating_add(1);
-        }
+        let over = self.round.on_ack(s);
         self.judge();
-        s.acked_to >= window_end && self.end_round(s.next)
+        over && self.end_round(s.next)
     }
 
     /// Enters Conservative Slow Start if the delay has grown. Leaves it if the delay has shrunk.
     fn judge(&mut self) {
-        let (Some(current), true) = (self.current_min, self.samples >= N_RTT_SAMPLE) else {
+        let (Some(current), true) = (self.round.current_min, self.round.samples >= N_RTT_SAMPLE)
+        else {
             return;
         };
         if let Some(css) = self.css {
             if current < css.baseline {
                 self.css = None;
             }
-        } else if let Some(last) = self.last_min
+        } else if let Some(last) = self.round.last_min
             && current >= last + delay_threshold(last)
         {
             self.css = Some(Css {
@@ -85,9 +109,7 @@ impl HyStart {
     }
 
     fn end_round(&mut self, next: u64) -> bool {
-        self.window_end = Some(next);
-        self.last_min = self.current_min.take();
-        self.samples = 0;
+        self.round.begin_next(next);
         let Some(css) = &mut self.css else {
             return false;
         };

@@ -14,7 +14,7 @@
 use spindle_units::Duration;
 
 use super::AckSample;
-use super::hystart::{CSS_GROWTH_DIVISOR, N_RTT_SAMPLE, delay_threshold};
+use super::hystart::{CSS_GROWTH_DIVISOR, N_RTT_SAMPLE, Round, delay_threshold};
 
 /// Number of latest samples whose minimum counts.
 const RECENT: usize = N_RTT_SAMPLE as usize;
@@ -22,14 +22,9 @@ const RECENT: usize = N_RTT_SAMPLE as usize;
 /// The state for one slow start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecentDelay {
-    /// The round ends when this byte is acknowledged.
-    window_end: Option<u64>,
-    /// Smallest round-trip time of the last round, and of this round so far.
-    last_min: Option<Duration>,
-    current_min: Option<Duration>,
-    /// The latest samples of this round, and how many samples the round has had.
+    round: Round,
+    /// The latest samples of this round.
     recent: [Duration; RECENT],
-    samples: usize,
     /// The delay has grown in this round.
     delayed: bool,
     /// The delay grew in the last round, compared with this round-trip time.
@@ -48,15 +43,13 @@ impl RecentDelay {
 
     /// Processes an acknowledgement. Returns true if slow start ends.
     pub(super) fn on_ack(&mut self, s: &AckSample) -> bool {
-        let window_end = *self.window_end.get_or_insert(s.next);
         if let Some(rtt) = s.rtt {
-            self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
-            self.recent[self.samples % RECENT] = rtt;
-            self.samples = self.samples.saturating_add(1);
+            self.recent[self.round.samples as usize % RECENT] = rtt;
         }
+        let over = self.round.on_ack(s);
         self.delayed |= self.delay_has_grown();
         let ends = self.delayed && self.baseline.is_some();
-        if s.acked_to >= window_end {
+        if over {
             self.end_round(s.next);
         }
         ends
@@ -64,19 +57,17 @@ impl RecentDelay {
 
     /// Whether the latest samples all exceed the last round's minimum by the threshold.
     fn delay_has_grown(&self) -> bool {
-        let Some(base) = self.baseline.or(self.last_min) else {
+        let Some(base) = self.baseline.or(self.round.last_min) else {
             return false;
         };
         let least = self.recent.iter().min().copied().unwrap_or_default();
-        self.samples >= RECENT && least >= base + delay_threshold(base)
+        self.round.samples >= N_RTT_SAMPLE && least >= base + delay_threshold(base)
     }
 
     fn end_round(&mut self, next: u64) {
-        let compared_with = self.baseline.or(self.last_min);
+        let compared_with = self.baseline.or(self.round.last_min);
         self.baseline = compared_with.filter(|_| self.delayed);
-        self.last_min = self.current_min.take();
-        self.window_end = Some(next);
-        self.samples = 0;
+        self.round.begin_next(next);
         self.delayed = false;
     }
 }

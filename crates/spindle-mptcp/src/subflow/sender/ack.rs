@@ -259,9 +259,7 @@ impl Sender {
     ) -> bool {
         match self.phase {
             Phase::Open => return self.detect(now, a, flight, coupling),
-            Phase::Recovery { point, .. } if self.una >= point => {
-                self.leave_recovery(now, coupling)
-            }
+            Phase::Recovery { point, .. } if self.una >= point => self.leave_recovery(),
             Phase::Recovery { .. } => self.continue_recovery(now, advanced, flight, coupling),
             Phase::Loss { point } if self.una >= point => {
                 self.phase = Phase::Open;
@@ -364,14 +362,13 @@ impl Sender {
     }
 
     #[cold] // a loss
-    fn leave_recovery(&mut self, now: Instant, coupling: &mut Coupling) {
+    fn leave_recovery(&mut self) {
         let Phase::Recovery {
             prr, uncongested, ..
         } = self.phase
         else {
             return;
         };
-        let _ = (now, coupling);
         self.phase = Phase::Open;
         if uncongested {
             // The window was not reduced and stays as it is.
