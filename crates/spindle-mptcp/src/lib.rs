@@ -66,7 +66,9 @@ pub use connection::ended::{EndedSubflow, SubflowEnd, SubflowEnds};
 pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
 pub use connection::trace::{Coded, TraceEvent, TraceKind};
 pub use connection::{CloseReason, PathError, Role};
-pub use host::{Event, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError};
+pub use host::{
+    Event, Expected, Handle, ListenerId, Stack, StackConfig, StackCounters, StackError,
+};
 pub use presets::{
     DEFAULT_TRANSPORT, PRESETS, Preset, PresetName, Variant, for_unmodified_receivers, preset,
     preset_names, variant, variants,

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use spindle_experiment::rng::{Purpose, Streams};
 use spindle_fabric::{Address, Event as NetEvent, HostId, LinkId, Network, Simulation};
-use spindle_mptcp::{Handle, Stack, StackConfig};
-use spindle_units::Instant;
+use spindle_mptcp::{Expected, Handle, Stack, StackConfig};
+use spindle_units::{Instant, prefetch};
 use spindle_wire::Packet;
 
 use super::packet::{BoxedPacket, PacketPool, SimPacket};
@@ -92,6 +92,8 @@ pub(crate) struct World<W> {
     alarm: Option<Instant>,
     /// The hosts' own ports, if senders hold back data that would have to queue there.
     ports: Option<Ports>,
+    /// Scratch: hosts that packets will reach soon, and where their stacks expect them.
+    expected: Vec<(u32, Expected)>,
 }
 
 impl<W: Wire> World<W> {
@@ -112,6 +114,7 @@ impl<W: Wire> World<W> {
             places,
             alarm: None,
             ports: None,
+            expected: Vec::new(),
         }
     }
 
@@ -131,18 +134,7 @@ impl<W: Wire> World<W> {
     ) -> Option<(Instant, WorldEvent)> {
         loop {
             let (now, event) = self.simulation.next_event()?;
-            let stacks = &mut self.stacks;
-            let steps = Stack::STEPS_AHEAD;
-            self.simulation
-                .approaching(steps, |step, host, BoxedPacket(carried)| {
-                    let stack = &mut stacks[host.0 as usize];
-                    stack.prefetch(&carried.packet, step);
-                    if let Some(step) = step.checked_sub(steps - 2)
-                        && let Some(handle) = stack.prefetched(&carried.packet)
-                    {
-                        coming(host.0, handle, step);
-                    }
-                });
+            self.prefetch(&mut coming);
             match event {
                 NetEvent::Arrive {
                     host,
@@ -173,6 +165,36 @@ impl<W: Wire> World<W> {
                 }
             }
         }
+    }
+
+    /// Prefetches what the packets need that will reach their hosts soon, pass by pass for all of them, so that
+    /// the waits for memory overlap. The last two steps include the application.
+    #[inline]
+    fn prefetch(&mut self, coming: &mut impl FnMut(u32, Handle, u32)) {
+        let (stacks, expected) = (&mut self.stacks, &mut self.expected);
+        self.simulation
+            .approaching(2, |step, host, BoxedPacket(carried)| {
+                let stack = &mut stacks[host.0 as usize];
+                match step {
+                    0 => prefetch(stack),
+                    _ => expected.extend(stack.expect(&carried.packet).map(|e| (host.0, e))),
+                }
+            });
+        if expected.is_empty() {
+            return;
+        }
+        for step in 0..Stack::PREFETCH_STEPS {
+            for (host, expected) in expected.iter().copied() {
+                let stack = &stacks[host as usize];
+                stack.prefetch(expected, step);
+                if let Some(step) = (step + 2).checked_sub(Stack::PREFETCH_STEPS)
+                    && let Some(handle) = stack.expected_at(expected)
+                {
+                    coming(host, handle, step);
+                }
+            }
+        }
+        expected.clear();
     }
 
     /// Notifies the sender of a dropped packet. If the sender's recovery is notified of drops, it repairs the

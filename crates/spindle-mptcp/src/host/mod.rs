@@ -29,6 +29,7 @@ use spindle_wire::{CodedPacket, Endpoint, Flags, Packet, Payload, Segment};
 use account::Account;
 pub use counters::StackCounters;
 pub use event::{Event, StackError};
+pub use prefetch::Expected;
 use sources::Sources;
 pub use table::Handle;
 use table::{FourTuple, Keyed, Table};

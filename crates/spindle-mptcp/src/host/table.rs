@@ -184,24 +184,10 @@ impl Table {
         (known == t).then_some((*slot, *subflow))
     }
 
-    /// Prefetches, in several steps, what a segment needs whose tuple was [found](Self::find) recently.
+    /// Prefetches a slot.
     #[inline]
-    pub(super) fn prefetch(&self, t: &FourTuple, step: u32) {
-        let Some((slot, subflow)) = self.find_recent(t) else {
-            return;
-        };
-        if step == 0 {
-            prefetch(&self.slots[slot as usize]);
-        } else if let Some(c) = self.connection(slot) {
-            c.prefetch(subflow, step - 1);
-        }
-    }
-
-    /// The connection of a tuple, if it was [found](Self::find) recently.
-    #[inline]
-    pub(super) fn prefetched(&self, t: &FourTuple) -> Option<Handle> {
-        let (slot, _) = self.find_recent(t)?;
-        Some(self.slots[slot as usize].handle(slot))
+    pub(super) fn prefetch(&self, slot: u32) {
+        self.slots.get(slot as usize).into_iter().for_each(prefetch);
     }
 
     pub(super) fn bind(&mut self, t: FourTuple, slot: u32, subflow: SubflowId) {
