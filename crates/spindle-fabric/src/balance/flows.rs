@@ -7,9 +7,6 @@ use spindle_units::{Duration, Instant};
 
 use crate::random::mix;
 
-/// Means "no entry".
-const NONE: u32 = u32::MAX;
-
 /// A value for each recently seen flow. Flows are ordered by the time when they were last seen. Idle flows are
 /// at the front of this order, where they are found and forgotten at constant cost.
 #[derive(Debug)]
@@ -19,16 +16,16 @@ pub(crate) struct Flows<V> {
     places: HashMap<u64, u32, BuildHasherDefault<KeyHasher>>,
     entries: Vec<Entry<V>>,
     free: Vec<u32>,
-    oldest: u32,
-    newest: u32,
+    oldest: Option<u32>,
+    newest: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Entry<V> {
     key: u64,
     seen: Instant,
-    older: u32,
-    newer: u32,
+    older: Option<u32>,
+    newer: Option<u32>,
     value: V,
 }
 
@@ -42,8 +39,8 @@ impl<V: Copy> Flows<V> {
             places: HashMap::default(),
             entries: Vec::new(),
             free: Vec::new(),
-            oldest: NONE,
-            newest: NONE,
+            oldest: None,
+            newest: None,
         }
     }
 
@@ -55,7 +52,7 @@ impl<V: Copy> Flows<V> {
     /// The value of a flow that is seen now, or `None` for a new flow. Must be called with ascending times.
     pub(crate) fn see(&mut self, now: Instant, key: u64) -> Option<&mut V> {
         let place = *self.places.get(&key)?;
-        if self.newest != place {
+        if self.newest != Some(place) {
             self.unlink(place);
             self.link(place);
         }
@@ -79,8 +76,8 @@ impl<V: Copy> Flows<V> {
         let entry = Entry {
             key,
             seen: now,
-            older: NONE,
-            newer: NONE,
+            older: None,
+            newer: None,
             value,
         };
         let place = match self.free.pop() {
@@ -102,7 +99,7 @@ impl<V: Copy> Flows<V> {
     /// `None`.
     #[inline]
     pub(crate) fn forget_idle(&mut self, now: Instant) -> Option<V> {
-        let oldest = self.entries.get(self.oldest as usize)?;
+        let oldest = &self.entries[self.oldest? as usize];
         match now.since(oldest.seen) > self.idle {
             true => self.forget_oldest(),
             false => None,
@@ -110,8 +107,8 @@ impl<V: Copy> Flows<V> {
     }
 
     fn forget_oldest(&mut self) -> Option<V> {
-        let place = self.oldest;
-        let entry = self.entries.get(place as usize)?;
+        let place = self.oldest?;
+        let entry = &self.entries[place as usize];
         let (key, value) = (entry.key, entry.value);
         self.places.remove(&key);
         self.unlink(place);
@@ -122,12 +119,12 @@ impl<V: Copy> Flows<V> {
     /// Removes an entry from the order.
     fn unlink(&mut self, place: u32) {
         let Entry { older, newer, .. } = self.entries[place as usize];
-        match self.entries.get_mut(older as usize) {
-            Some(entry) => entry.newer = newer,
+        match older {
+            Some(older) => self.entries[older as usize].newer = newer,
             None => self.oldest = newer,
         }
-        match self.entries.get_mut(newer as usize) {
-            Some(entry) => entry.older = older,
+        match newer {
+            Some(newer) => self.entries[newer as usize].older = older,
             None => self.newest = older,
         }
     }
@@ -135,13 +132,13 @@ impl<V: Copy> Flows<V> {
     /// Appends an entry to the end of the order.
     fn link(&mut self, place: u32) {
         let last = self.newest;
-        match self.entries.get_mut(last as usize) {
-            Some(entry) => entry.newer = place,
-            None => self.oldest = place,
+        match last {
+            Some(last) => self.entries[last as usize].newer = Some(place),
+            None => self.oldest = Some(place),
         }
         let entry = &mut self.entries[place as usize];
-        (entry.older, entry.newer) = (last, NONE);
-        self.newest = place;
+        (entry.older, entry.newer) = (last, None);
+        self.newest = Some(place);
     }
 }
 

@@ -95,17 +95,14 @@ pub struct WatchedLeaf {
 /// forgotten, with the state of its order.
 const MOST_FLOWS: usize = 1 << 20;
 
-/// A number that no packet has.
-const UNWATCHED: u64 = u64::MAX;
-
 /// The state of watching.
 #[derive(Debug)]
 pub(super) struct Watch {
     slot: u64,
     /// The number of packets sent so far.
     sent: u64,
-    /// Indexed by the packet's position in the store.
-    transits: Vec<Transit>,
+    /// Indexed by the packet's position in the store. Packets without data are not watched.
+    transits: Vec<Option<Transit>>,
     /// The highest number of each flow that has arrived.
     highest: Flows<u64>,
     /// Indexed by link.
@@ -118,7 +115,7 @@ pub(super) struct Watch {
 /// A data packet in transit.
 #[derive(Clone, Copy, Debug)]
 struct Transit {
-    /// The packet's number, which increases with the time of sending, or [`UNWATCHED`].
+    /// The packet's number, which increases with the time of sending.
     number: u64,
     flow: u64,
     /// When the packet was sent; later, when it reached the first switch.
@@ -127,14 +124,6 @@ struct Transit {
     moving: u64,
     host_queueing: u64,
 }
-
-const NO_TRANSIT: Transit = Transit {
-    number: UNWATCHED,
-    flow: 0,
-    since: 0,
-    moving: 0,
-    host_queueing: 0,
-};
 
 #[derive(Clone, Copy, Debug)]
 enum Role {
@@ -214,28 +203,29 @@ impl Watch {
     fn sent(&mut self, now: u64, link: u32, meta: &Meta, flow: u64) {
         let place = meta.index as usize;
         if self.transits.len() <= place {
-            self.transits.resize(place + 1, NO_TRANSIT);
+            self.transits.resize(place + 1, None);
         }
         // The packet that was in this position before no longer exists.
-        self.transits[place] = NO_TRANSIT;
+        self.transits[place] = None;
         if !meta.is_data() {
             return;
         }
         // Source and destination distinguish the two directions of a flow.
         let ends = u64::from(link) << 32 | u64::from(meta.to);
-        self.transits[place] = Transit {
+        self.transits[place] = Some(Transit {
             number: self.sent,
             flow: flow ^ mix(ends),
             since: now,
-            ..NO_TRANSIT
-        };
+            moving: 0,
+            host_queueing: 0,
+        });
         self.sent += 1;
     }
 
     /// Observes that a packet has reached the end of a link. `moving` is its sending and propagation time
     /// there.
     pub(super) fn passed(&mut self, now: u64, link: u32, meta: &Meta, moving: u64) {
-        let Some(transit) = self.transits.get_mut(meta.index as usize) else {
+        let Some(Some(transit)) = self.transits.get_mut(meta.index as usize) else {
             return;
         };
         match self.roles[link as usize] {
@@ -249,8 +239,7 @@ impl Watch {
 
     /// Observes that a packet, which has [passed](Self::passed) its last link, has reached its destination.
     pub(super) fn arrived(&mut self, now: u64, meta: &Meta) {
-        let transit = self.transits.get(meta.index as usize).copied();
-        let Some(transit) = transit.filter(|t| t.number != UNWATCHED) else {
+        let Some(&Some(transit)) = self.transits.get(meta.index as usize) else {
             return;
         };
         let at = Instant::from_nanos(now);

@@ -157,8 +157,8 @@ struct Run<'a> {
     waiting: Vec<u32>,
     transfers: Vec<Transfer>,
     /// The flow of each of a host's connections, by handle index.
-    sending: Vec<Vec<u32>>,
-    receiving: Vec<Vec<u32>>,
+    sending: Vec<Vec<Option<u32>>>,
+    receiving: Vec<Vec<Option<u32>>>,
     config: Arc<Config>,
     open: usize,
 }
@@ -319,14 +319,12 @@ fn processor_seconds() -> f64 {
     nanos.unwrap_or(0.0) / 1e9
 }
 
-const NO_FLOW: u32 = u32::MAX;
-
 /// Records the flow of a connection, by the handle's index.
-fn note(table: &mut Vec<u32>, handle: Handle, flow: u32) {
+fn note(table: &mut Vec<Option<u32>>, handle: Handle, flow: u32) {
     if table.len() <= handle.index() {
-        table.resize(handle.index() + 1, NO_FLOW);
+        table.resize(handle.index() + 1, None);
     }
-    table[handle.index()] = flow;
+    table[handle.index()] = Some(flow);
 }
 
 impl Run<'_> {
@@ -380,10 +378,10 @@ impl Run<'_> {
 
     /// Gives the sender's stack as much data as it accepts.
     fn push(&mut self, now: Instant, host: u32, handle: Handle) {
-        let flow = flow_at(&self.sending, host, handle);
-        let Some(transfer) = self.transfers.get_mut(flow as usize) else {
+        let Some(flow) = flow_at(&self.sending, host, handle) else {
             return;
         };
+        let transfer = &mut self.transfers[flow as usize];
         while transfer.left > 0 {
             let piece = Payload::Length(transfer.left.min(1 << 20) as u32);
             match self.world.stacks[host as usize].send(now, handle, piece) {
@@ -418,10 +416,10 @@ impl Run<'_> {
     }
 
     fn read(&mut self, now: Instant, host: u32, handle: Handle) {
-        let flow = flow_at(&self.receiving, host, handle);
-        let Some(transfer) = self.transfers.get_mut(flow as usize) else {
+        let Some(flow) = flow_at(&self.receiving, host, handle) else {
             return;
         };
+        let transfer = &mut self.transfers[flow as usize];
         let stack = &mut self.world.stacks[host as usize];
         while let Ok(Some(piece)) = stack.recv(now, handle, usize::MAX) {
             transfer.received += piece.len() as u64;
@@ -482,11 +480,8 @@ fn calibrate() -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-fn flow_at(table: &[Vec<u32>], host: u32, handle: Handle) -> u32 {
-    table[host as usize]
-        .get(handle.index())
-        .copied()
-        .unwrap_or(NO_FLOW)
+fn flow_at(table: &[Vec<Option<u32>>], host: u32, handle: Handle) -> Option<u32> {
+    *table[host as usize].get(handle.index())?
 }
 
 fn quantiles(sorted: &[f64]) -> FctQuantiles {

@@ -205,7 +205,7 @@ impl Subflow {
             planned: n.planned,
             segment: LargestSegment {
                 agreed: u64::from(config.tcp.mss),
-                path: u64::MAX,
+                path: None,
             },
             scales: WindowScales {
                 receive: receive_scale,
@@ -326,17 +326,17 @@ impl Subflow {
         };
         // A TCP header without options: 20 bytes.
         let mtu = if floor { mtu.max(least) } else { mtu };
-        self.segment.path = u64::from(mtu.saturating_sub(header + 20));
+        self.segment.path = Some(mtu.saturating_sub(header + 20));
         self.apply_path_mtu(now);
     }
 
     /// Adapts the sender's segment size to the path after either of them changed.
     fn apply_path_mtu(&mut self, now: Instant) {
-        if self.segment.path == u64::MAX {
+        let Some(path) = self.segment.path else {
             return;
-        }
+        };
         let options = self.options_room();
-        let mss = self.segment.path.saturating_sub(options).max(1);
+        let mss = u64::from(path).saturating_sub(options).max(1);
         self.tx.limit_path_mss(now, mss);
     }
 

@@ -17,8 +17,8 @@ pub(super) struct InitialSequenceNumbers {
 pub(super) struct LargestSegment {
     /// As both ends agreed.
     pub(super) agreed: u64,
-    /// As the path can carry.
-    pub(super) path: u64,
+    /// As the path can carry, once this is known.
+    pub(super) path: Option<u32>,
 }
 
 /// The window scale option (RFC 7323, section 2).
