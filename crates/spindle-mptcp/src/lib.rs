@@ -79,4 +79,4 @@ pub use tcp_config::{
     DataRto, EcnMode, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor, TailLossProbe,
     TcpConfig,
 };
-pub use types::SubflowId;
+pub use types::{DataOffset, SubflowId, SubflowPosition};

@@ -1,8 +1,13 @@
 //! Small types and functions that modules of several layers share.
 
+mod stream;
+
 use std::fmt;
 
 use spindle_units::Instant;
+
+pub(crate) use stream::MappingDelta;
+pub use stream::{DataOffset, SubflowPosition};
 
 /// A subflow's number within its connection. The first subflow is 0, and no other subflow ever gets that
 /// number. Other numbers are reused only when all are used up. The number that has been free the longest is

@@ -5,13 +5,13 @@ use spindle_units::Instant;
 use spindle_wire::{Dss, Flags, Mapping, Payload, Segment};
 
 use super::ended::SubflowEnd;
-use super::numbers::expand;
+use super::numbers::offset_of;
 use super::{Connection, MpState};
 use crate::subflow::Origin;
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::{Mapped, ReceivedMap};
 use crate::subflow::scoreboard::Sent;
-use crate::types::SubflowId;
+use crate::types::{MappingDelta, SubflowId, SubflowPosition};
 
 /// A checksum failed on the only subflow. MP_FAIL is sent until the peer falls back.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Failing {
     /// Data sequence number of the mapping that failed.
     dsn: u64,
     /// Its data offset minus its position. Unmapped data will be placed with this difference.
-    delta: u64,
+    delta: MappingDelta,
 }
 
 /// After this many consecutive data acknowledgements without an MPTCP option, options are assumed not to pass
@@ -36,8 +36,8 @@ pub(super) struct PendingFallbackSignals {
     mapping: Option<Mapping>,
     /// End position of the data that were sent without it.
     before: u64,
-    /// The peer's initial data sequence number, while its infinite mapping may still arrive.
-    idsn_remote: Option<u64>,
+    /// Data sequence number of the peer's first byte, while its infinite mapping may still arrive.
+    first_remote_dsn: Option<u64>,
     /// A mapping that arrived since then has determined the data offsets of arriving data.
     settled: bool,
 }
@@ -81,7 +81,7 @@ impl Connection {
             mp.fail_due = Some(dsn);
             mp.failing = alone.then(|| Failing {
                 dsn,
-                delta: map.offset.wrapping_sub(map.start),
+                delta: map.delta(),
             });
         }
         if !alone {
@@ -102,8 +102,7 @@ impl Connection {
             return false;
         }
         if mp.failing.is_none() {
-            let first = mp.idsn_remote.wrapping_add(1);
-            self.fallback_signals.fail = Some(first.wrapping_add(self.recv.next()));
+            self.fallback_signals.fail = Some(mp.remote_dsn(self.recv.next()));
             self.subflows[i].rx.ack_now = true;
         }
         true
@@ -120,7 +119,7 @@ impl Connection {
         if self.subflows.remaining_count() > 1 {
             return true;
         }
-        let delta = self.delta_of(i, mp.idsn_remote, m);
+        let delta = self.delta_of(i, mp.first_remote_dsn(), m);
         self.revert(now, i, Some(delta))
     }
 
@@ -129,23 +128,23 @@ impl Connection {
     /// accepted without mappings, and the subflow is reset. Returns false in this case.
     #[inline]
     pub(super) fn on_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment) -> bool {
-        match self.fallback_signals.idsn_remote {
-            Some(idsn) => self.take_late_mapping(now, i, seg, idsn),
+        match self.fallback_signals.first_remote_dsn {
+            Some(first) => self.take_late_mapping(now, i, seg, first),
             None => true,
         }
     }
 
     #[cold] // fallback
-    fn take_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment, idsn: u64) -> bool {
+    fn take_late_mapping(&mut self, now: Instant, i: usize, seg: &Segment, first: u64) -> bool {
         let Some(m) = seg.options.dss.and_then(|d| d.mapping) else {
             return true;
         };
         if seg.payload.is_empty() {
             return true;
         }
-        let delta = self.delta_of(i, idsn, &m);
+        let delta = self.delta_of(i, first, &m);
         if m.len == 0 {
-            self.fallback_signals.idsn_remote = None;
+            self.fallback_signals.first_remote_dsn = None;
         } else if std::mem::replace(&mut self.fallback_signals.settled, true)
             && delta != self.unmapped_delta
         {
@@ -157,20 +156,19 @@ impl Connection {
         true
     }
 
-    /// Data offset minus position according to a mapping.
-    fn delta_of(&self, i: usize, idsn: u64, m: &Mapping) -> u64 {
-        let first = idsn.wrapping_add(1);
-        let offset = expand(m.dsn, first.wrapping_add(self.recv.next())).wrapping_sub(first);
-        let nxt = self.subflows[i].rx.nxt;
-        let start = nxt as i64 + i64::from(m.ssn.wrapping_sub(nxt as u32) as i32);
-        offset.wrapping_sub(start as u64)
+    /// Data offset minus position according to a mapping. The peer's first byte has the data sequence number
+    /// `first`.
+    fn delta_of(&self, i: usize, first: u64, m: &Mapping) -> MappingDelta {
+        let offset = offset_of(m.dsn, first, self.recv.next());
+        let start = self.subflows[i].rx.nxt.nearest(m.ssn);
+        MappingDelta::between(offset, SubflowPosition::wrapping_from_signed(start))
     }
 
     /// The window belonged to the data level. TCP must now respect the edge that it announced.
     fn keep_to_edge(&mut self, i: usize) {
         let sf = &mut self.subflows[i];
-        let edge = self.recv.edge().wrapping_sub(self.unmapped_delta);
-        let window = self.recv.edge().saturating_sub(self.recv.next());
+        let edge = self.unmapped_delta.position_of(self.recv.edge());
+        let window = self.recv.edge().saturating_since(self.recv.next());
         sf.announced_to = edge.clamp(sf.rx.nxt, sf.rx.nxt + window);
     }
 
@@ -178,7 +176,7 @@ impl Connection {
     /// arriving data, if the peer has announced it. The peer has all data that a linear subflow acknowledged.
     /// Only outstanding data in one piece can be sent without mappings. If they are not in one piece, the
     /// subflow is reset, and false is returned.
-    pub(super) fn revert(&mut self, now: Instant, i: usize, delta: Option<u64>) -> bool {
+    pub(super) fn revert(&mut self, now: Instant, i: usize, delta: Option<MappingDelta>) -> bool {
         let Some(mp) = self.multipath().copied() else {
             return true;
         };
@@ -195,8 +193,8 @@ impl Connection {
         let known = sf.rx.last_delta().or(mp.failing.map(|f| f.delta));
         let received_delta = delta
             .or(known)
-            .or(linear.then(|| 1u64.wrapping_neg()))
-            .unwrap_or_else(|| self.recv.next().wrapping_sub(sf.rx.nxt));
+            .or(linear.then_some(MappingDelta::WHOLE_STREAM))
+            .unwrap_or_else(|| MappingDelta::between(self.recv.next(), sf.rx.nxt));
         let dsn = mp.dsn(self.send.una);
         self.fallback_signals = PendingFallbackSignals {
             fail: None,
@@ -207,7 +205,7 @@ impl Connection {
                 checksum: mp.checksum.then_some(0),
             }),
             before: sf.tx.nxt,
-            idsn_remote: delta.is_none().then_some(mp.idsn_remote),
+            first_remote_dsn: delta.is_none().then_some(mp.first_remote_dsn()),
             settled: false,
         };
         self.fall_back(received_delta);
@@ -253,7 +251,7 @@ impl Connection {
         while let Some((place, (at, payload))) = self.subflows[i].rx.next_held() {
             let offset = match place {
                 Mapped::Run { offset, .. } => offset,
-                Mapped::Unmapped => at.wrapping_add(self.unmapped_delta),
+                Mapped::Unmapped => self.unmapped_delta.offset_of(at),
             };
             fresh += self.recv.insert(offset, payload);
         }
@@ -262,7 +260,7 @@ impl Connection {
 
     /// Plain TCP from here on. Arriving positions plus `delta` are data offsets.
     #[cold] // fallback
-    pub(super) fn fall_back(&mut self, delta: u64) {
+    pub(super) fn fall_back(&mut self, delta: MappingDelta) {
         self.mp = None;
         self.end_scatter();
         self.teardown.data_fin_due = false;
@@ -395,7 +393,7 @@ impl Connection {
             self.reset_subflow(now, i, SubflowEnd::Middlebox);
             return;
         }
-        self.fall_back(1u64.wrapping_neg());
+        self.fall_back(MappingDelta::WHOLE_STREAM);
         self.plain_progress(0);
     }
 }

@@ -8,7 +8,7 @@ use super::{CloseReason, Connection, Role};
 use crate::stage::coding::CodingCounters;
 use crate::subflow::sender::SendCounters;
 use crate::subflow::{Subflow, TcpState};
-use crate::types::SubflowId;
+use crate::types::{SubflowId, SubflowPosition};
 
 /// Counters of the data level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Connection {
             ssthresh: s.tx.cc.ssthresh(),
             in_flight: s.tx.in_flight(),
             lost: s.tx.board.lost_bytes(),
-            bytes_received: s.rx.nxt.saturating_sub(1),
+            bytes_received: s.rx.nxt.saturating_since(SubflowPosition::FIRST_BYTE),
             mss: s.tx.mss,
             most_data: self.most_data(i),
             srtt: s.tx.srtt(),
@@ -209,7 +209,7 @@ impl Connection {
             written: self.send.written,
             sent: self.send.nxt - self.scheduling.assigned.total(),
             acknowledged: self.send.una,
-            received: self.recv.next(),
+            received: self.recv.next().since_start(),
             total: self.totals(),
             data: self.data_counters(),
             coding: self.coding_counters(),

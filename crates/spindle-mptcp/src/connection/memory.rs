@@ -185,7 +185,7 @@ impl Connection {
     /// For how long no byte has moved, or less than an eighth of the `held` bytes since the first call under
     /// this pressure. A peer that accepts a byte now and then makes no progress.
     pub(crate) fn stalled_for(&mut self, now: Instant, held: u64) -> Duration {
-        let moved = self.send.una + self.recv.next() - self.recv.readable();
+        let moved = self.send.una + self.recv.next().since_start() - self.recv.readable();
         let mark = self.memory.mark.get_or_insert((now, moved));
         if moved - mark.1 > held / 8 {
             *mark = (now, moved);

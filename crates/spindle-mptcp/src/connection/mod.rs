@@ -60,7 +60,7 @@ use crate::secrets::Generator;
 use crate::stage::coding::PathEstimates;
 use crate::steps::Steps;
 use crate::subflow::{InitialNumbers, NewSubflow, Origin, Subflow};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, MappingDelta, SubflowId};
 
 /// Which end opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(crate) struct MpState {
     /// The peer allows no further subflows to its first address and port (flag C).
     no_more_to_remote: bool,
     /// Data offset of the peer's DATA_FIN.
-    fin_remote: Option<u64>,
+    fin_remote: Option<DataOffset>,
     /// A checksum failed on the only subflow.
     failing: Option<fallback::Failing>,
     /// Our MP_FAIL is due, with this data sequence number.
@@ -152,6 +152,16 @@ impl MpState {
     fn dsn(&self, offset: u64) -> u64 {
         self.idsn_local.wrapping_add(1).wrapping_add(offset)
     }
+
+    /// Data sequence number on the wire for one of the peer's data offsets.
+    fn remote_dsn(&self, offset: DataOffset) -> u64 {
+        offset.sequence_number(self.first_remote_dsn())
+    }
+
+    /// Data sequence number of the peer's first byte.
+    fn first_remote_dsn(&self) -> u64 {
+        self.idsn_remote.wrapping_add(1)
+    }
 }
 
 /// A connection.
@@ -165,7 +175,7 @@ pub(crate) struct Connection {
     /// MPTCP state while MPTCP is offered or in use. `None` for plain TCP and after fallback.
     pub(crate) mp: Option<MpState>,
     /// Data offset minus subflow position of data that arrive without mappings (plain TCP, fallback).
-    unmapped_delta: u64,
+    unmapped_delta: MappingDelta,
     buffers: autotune::Buffers,
     send: SendQueue,
     recv: Reassembly,
@@ -251,7 +261,7 @@ impl Connection {
             identifiers: identifiers::Identifiers::default(),
             coupling: Coupling::default(),
             mp: n.key.map(MpState::new),
-            unmapped_delta: 1u64.wrapping_neg(),
+            unmapped_delta: MappingDelta::WHOLE_STREAM,
             buffers,
             send: SendQueue::default(),
             recv: Reassembly::new(receive_buffer),

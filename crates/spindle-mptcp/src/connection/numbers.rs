@@ -5,6 +5,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{DataNumber, Dss};
 
 use super::Connection;
+use crate::types::DataOffset;
 
 /// The maximum segment lifetime (RFC 9293, section 3.4.2). An old number may still arrive for this long.
 const SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
@@ -25,7 +26,7 @@ pub(super) struct Width {
     /// When the data last reached multiples of [`STEP`], the oldest first.
     reached: [Instant; STEPS],
     /// The next multiple.
-    next: u64,
+    next: DataOffset,
 }
 
 impl Width {
@@ -48,29 +49,36 @@ impl Width {
 
     /// The data have reached `offset`. Returns whether this has made the numbers wide.
     #[inline]
-    fn advance(&mut self, now: Instant, offset: u64) -> bool {
+    fn advance(&mut self, now: Instant, offset: DataOffset) -> bool {
         offset >= self.next && !self.wide && self.step(now, offset)
     }
 
     #[cold] // each gigabyte
-    fn step(&mut self, now: Instant, offset: u64) -> bool {
-        let enough = self.next >= STEPS as u64 * STEP;
+    fn step(&mut self, now: Instant, offset: DataOffset) -> bool {
+        let enough = self.next.since_start() >= STEPS as u64 * STEP;
         let fast = enough && now.since(self.reached[0]) < SEGMENT_LIFETIME;
         self.reached.rotate_left(1);
         self.reached[STEPS - 1] = now;
-        self.next = (offset / STEP + 1) * STEP;
+        self.next = DataOffset::START + (offset.since_start() / STEP + 1) * STEP;
         fast && self.widen()
     }
 }
 
 /// Expands the number in an option to the 64-bit number that is nearest to `near` (RFC 8684, section 3.3.1).
-pub(super) fn expand(number: DataNumber, near: u64) -> u64 {
+fn expand(number: DataNumber, near: u64) -> u64 {
     match number {
         DataNumber::Full(n) => n,
         DataNumber::Low(low) => {
             near.wrapping_add(i64::from(low.wrapping_sub(near as u32) as i32) as u64)
         }
     }
+}
+
+/// The data offset of the number in an option: the one nearest to `near`, if the number has 32 bits. The first
+/// byte of the stream has the data sequence number `first`.
+pub(super) fn offset_of(number: DataNumber, first: u64, near: DataOffset) -> DataOffset {
+    let number = expand(number, near.sequence_number(first));
+    DataOffset::of_sequence_number(number, first)
 }
 
 /// The widths of both directions.
@@ -98,7 +106,7 @@ impl Connection {
     /// Called before new data are sent. Makes their numbers wide if 32 bits could be ambiguous.
     #[inline]
     pub(super) fn note_sent(&mut self, now: Instant) {
-        if self.mp.is_some() && self.numbers.sent.advance(now, self.send.nxt) {
+        if self.mp.is_some() && self.numbers.sent.advance(now, DataOffset(self.send.nxt)) {
             self.widen_options();
         }
     }
@@ -139,12 +147,12 @@ mod tests {
 
     /// Transfers `rate` bytes a second in steps of 0.1 s. Returns the number of bytes after which numbers are
     /// wide.
-    fn wide_at(rate: u64, limit: u64) -> Option<u64> {
+    fn wide_at(rate: u64, limit: DataOffset) -> Option<u64> {
         let mut width = Width::default();
-        let (mut now, mut offset) = (Instant::ZERO, 0);
+        let (mut now, mut offset) = (Instant::ZERO, DataOffset::START);
         while offset < limit {
             if width.advance(now, offset) {
-                return Some(offset);
+                return Some(offset.since_start());
             }
             now += Duration::from_millis(100);
             offset += rate / 10;
@@ -154,9 +162,9 @@ mod tests {
 
     #[test]
     fn numbers_become_wide_before_32_bits_are_ambiguous_within_a_segment_lifetime() {
-        assert_eq!(wide_at(8_000_000, 1 << 40), None);
+        assert_eq!(wide_at(8_000_000, DataOffset(1 << 40)), None);
         for rate in [10_000_000, 100_000_000, 10_000_000_000] {
-            let at = wide_at(rate, 1 << 40).unwrap();
+            let at = wide_at(rate, DataOffset(1 << 40)).unwrap();
             assert!(((1 << 30)..(1 << 31)).contains(&at), "{rate}: {at}");
         }
     }
@@ -167,13 +175,13 @@ mod tests {
         let mut now = Instant::ZERO;
         // A gigabyte in an hour, then a gigabyte every second.
         for k in 0..3600 {
-            assert!(!width.advance(now, k * 300_000));
+            assert!(!width.advance(now, DataOffset(k * 300_000)));
             now += Duration::from_secs(1);
         }
         let begin = 3600 * 300_000;
         let after = (0..).map(|k| k * 10_000_000).find(|more| {
             now += Duration::from_millis(10);
-            width.advance(now, begin + more)
+            width.advance(now, DataOffset(begin + more))
         });
         assert!(after.unwrap() < 1 << 31, "{after:?}");
         assert!(!width.widen() && width.extra() == MORE);

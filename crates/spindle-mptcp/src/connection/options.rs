@@ -7,6 +7,7 @@ use spindle_wire::{DataNumber, Dss, Mapping, MpCapable, Options};
 use super::{Connection, MpState, Role};
 use crate::subflow::Origin;
 use crate::subflow::scoreboard::SentMap;
+use crate::types::{DataOffset, SubflowPosition};
 
 impl Connection {
     /// The options of a data segment whose first byte is at `position`, without timestamps and SACK.
@@ -85,10 +86,7 @@ impl Connection {
             return DataNumber::Low(0);
         };
         let fin = u64::from(mp.fin_remote == Some(self.recv.next()));
-        let dsn = mp
-            .idsn_remote
-            .wrapping_add(1)
-            .wrapping_add(self.recv.next() + fin);
+        let dsn = mp.remote_dsn(self.recv.next() + fin);
         self.numbers.acknowledged.number(dsn)
     }
 
@@ -139,7 +137,8 @@ impl Connection {
             options.rare_mut().add_addr.push(echo);
             return options;
         }
-        let nothing_received = self.recv.next() == 0 && self.subflows[i].rx.nxt == 1;
+        let nothing_received = self.recv.next() == DataOffset::START
+            && self.subflows[i].rx.nxt == SubflowPosition::FIRST_BYTE;
         if let Some(keys) = self.owed_keys()
             && self.role == Role::Client
             && nothing_received

@@ -6,22 +6,23 @@ use spindle_wire::Payload;
 
 use crate::steps::Steps;
 use crate::subflow::receiver::part;
+use crate::types::DataOffset;
 
 /// The receive buffer.
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     /// Next offset expected.
-    nxt: u64,
-    out_of_order: BTreeMap<u64, Payload>,
+    nxt: DataOffset,
+    out_of_order: BTreeMap<DataOffset, Payload>,
     ready: VecDeque<Payload>,
     ready_bytes: u64,
     capacity: u64,
     /// Right edge of the announced window. It never moves back.
-    announced: u64,
+    announced: DataOffset,
     /// Bytes beyond the right edge were dropped.
     overrun: bool,
     /// The end of the stream. No data beyond it are accepted.
-    end: Option<u64>,
+    end: Option<DataOffset>,
     /// Bytes in `out_of_order`.
     waiting_bytes: u64,
     /// The right edge does not move, because the stack's memory is short.
@@ -37,12 +38,12 @@ const MAX_PIECES: usize = 8192;
 impl Reassembly {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            nxt: 0,
+            nxt: DataOffset::START,
             out_of_order: BTreeMap::new(),
             ready: VecDeque::new(),
             ready_bytes: 0,
             capacity: capacity as u64,
-            announced: capacity as u64,
+            announced: DataOffset::START + capacity as u64,
             overrun: false,
             end: None,
             waiting_bytes: 0,
@@ -57,7 +58,7 @@ impl Reassembly {
     }
 
     /// Next offset expected: the data-level acknowledgement.
-    pub(crate) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> DataOffset {
         self.nxt
     }
 
@@ -73,13 +74,13 @@ impl Reassembly {
     }
 
     /// Right edge of the announced window, as a data offset.
-    pub(crate) fn edge(&self) -> u64 {
+    pub(crate) fn edge(&self) -> DataOffset {
         self.announced
     }
 
     /// Ends the stream at `end`, unless data beyond it were already delivered. Stored data beyond it are
     /// dropped, and no more are accepted. Only the first end counts.
-    pub(crate) fn end_at(&mut self, end: u64) {
+    pub(crate) fn end_at(&mut self, end: DataOffset) {
         if self.end.is_some() || end < self.nxt {
             return;
         }
@@ -105,8 +106,8 @@ impl Reassembly {
 
     /// Stores `payload` at `offset`. Returns how many of its bytes are new. Of duplicate bytes the first ones
     /// are kept. Bytes beyond the announced window are dropped.
-    pub(crate) fn insert(&mut self, offset: u64, payload: Payload) -> u64 {
-        let last = self.end.unwrap_or(u64::MAX);
+    pub(crate) fn insert(&mut self, offset: DataOffset, payload: Payload) -> u64 {
+        let last = self.end.unwrap_or(DataOffset::MAX);
         if offset >= last {
             return 0;
         }
@@ -122,8 +123,9 @@ impl Reassembly {
         if end <= start {
             return 0;
         }
-        let cut =
-            |from: u64, to: u64| part(&payload, (from - offset) as usize, (to - from) as usize);
+        let cut = |from: DataOffset, to: DataOffset| {
+            part(&payload, (from - offset) as usize, (to - from) as usize)
+        };
         let first = self.out_of_order.first_key_value().map(|(s, _)| *s);
         if start == self.nxt && first.is_none_or(|s| s >= end) {
             self.push_ready(cut(start, end));
@@ -138,9 +140,15 @@ impl Reassembly {
     /// Stores the bytes of `payload` from `start` to `end`. `payload` begins at `offset`. Called if bytes
     /// before `start` are missing, or if stored pieces begin before `end`.
     #[inline(never)] // out-of-order data
-    fn insert_apart(&mut self, offset: u64, payload: &Payload, (start, end): (u64, u64)) -> u64 {
-        let cut =
-            |from: u64, to: u64| part(payload, (from - offset) as usize, (to - from) as usize);
+    fn insert_apart(
+        &mut self,
+        offset: DataOffset,
+        payload: &Payload,
+        (start, end): (DataOffset, DataOffset),
+    ) -> u64 {
+        let cut = |from: DataOffset, to: DataOffset| {
+            part(payload, (from - offset) as usize, (to - from) as usize)
+        };
         let mut fresh = 0;
         for (from, to) in self.gaps(start, end) {
             fresh += to - from;
@@ -176,7 +184,7 @@ impl Reassembly {
     }
 
     /// The parts of `[start, end)` that are not stored.
-    fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    fn gaps(&self, start: DataOffset, end: DataOffset) -> Vec<(DataOffset, DataOffset)> {
         let mut gaps = Vec::new();
         let mut at = start;
         let before = self.out_of_order.range(..=start).next_back();
@@ -296,7 +304,7 @@ mod tests {
             let mut read = Vec::new();
             let mut reads = reads.into_iter();
             for (offset, len) in pieces {
-                fresh += r.insert(offset, bytes(offset, len));
+                fresh += r.insert(DataOffset(offset), bytes(offset, len));
                 r.window(10);
                 if let Some(max) = reads.next() && let Some(Payload::Bytes(b)) = r.read(max) {
                     read.extend_from_slice(&b);
@@ -307,7 +315,7 @@ mod tests {
             while let Some(Payload::Bytes(b)) = r.read(7) {
                 read.extend_from_slice(&b);
             }
-            let wanted: Vec<u8> = (0..r.next()).map(|x| (x % 251) as u8).collect();
+            let wanted: Vec<u8> = (0..r.next().since_start()).map(|x| (x % 251) as u8).collect();
             prop_assert_eq!(read, wanted);
         }
     }
@@ -316,25 +324,25 @@ mod tests {
     fn data_beyond_the_end_are_dropped() {
         let mut r = Reassembly::new(10_000);
         for (at, len) in [(10, 10), (30, 10), (50, 10)] {
-            assert_eq!(r.insert(at, bytes(at, len)), len);
+            assert_eq!(r.insert(DataOffset(at), bytes(at, len)), len);
         }
-        r.end_at(35);
-        r.end_at(12);
+        r.end_at(DataOffset(35));
+        r.end_at(DataOffset(12));
         assert_eq!(r.stored(), (15, 2));
-        assert_eq!(r.insert(5, bytes(5, 100)), 15);
-        assert_eq!(r.insert(35, bytes(35, 10)), 0);
-        assert_eq!(r.insert(20_000, bytes(0, 10)), 0);
+        assert_eq!(r.insert(DataOffset(5), bytes(5, 100)), 15);
+        assert_eq!(r.insert(DataOffset(35), bytes(35, 10)), 0);
+        assert_eq!(r.insert(DataOffset(20_000), bytes(0, 10)), 0);
         assert!(!r.overrun(), "bytes beyond the end are no overrun");
-        assert_eq!(r.insert(0, bytes(0, 5)), 5);
-        assert_eq!((r.next(), r.stored().0), (35, 35));
+        assert_eq!(r.insert(DataOffset(0), bytes(0, 5)), 5);
+        assert_eq!((r.next(), r.stored().0), (DataOffset(35), 35));
     }
 
     #[test]
     fn first_of_duplicate_bytes_is_kept() {
         let mut r = Reassembly::new(10_000);
         let of = |x: u8, len| Payload::from(vec![x; len]);
-        assert_eq!(r.insert(2, of(1, 2)), 2);
-        assert_eq!(r.insert(0, of(2, 6)), 4);
+        assert_eq!(r.insert(DataOffset(2), of(1, 2)), 2);
+        assert_eq!(r.insert(DataOffset(0), of(2, 6)), 4);
         let mut read = Vec::new();
         while let Some(p) = r.read(10) {
             read.extend_from_slice(&p.to_bytes());
@@ -346,7 +354,7 @@ mod tests {
     fn window_opens_only_in_large_steps() {
         let mut r = Reassembly::new(10_000);
         assert_eq!(r.window(1000), 10_000);
-        assert_eq!(r.insert(0, Payload::Length(10_000)), 10_000);
+        assert_eq!(r.insert(DataOffset(0), Payload::Length(10_000)), 10_000);
         assert_eq!(r.window(1000), 0);
         r.read(500);
         assert_eq!(r.window(1000), 0, "no silly window");

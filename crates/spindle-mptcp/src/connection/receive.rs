@@ -9,7 +9,7 @@ use spindle_wire::{
 
 use super::ended::SubflowEnd;
 use super::extensions::cofuso::receiver::ParityDisposition;
-use super::numbers::expand;
+use super::numbers::offset_of;
 use super::trace::TraceKind;
 use super::{CloseReason, Connection, ConnectionEvent, Role};
 use crate::recovery::Trigger;
@@ -18,6 +18,7 @@ use crate::subflow::receiver::{
     Deliverable, DeliveryRules, Mapped, NextInOrder, Piece, ReceivedMap,
 };
 use crate::subflow::{Origin, TcpState};
+use crate::types::{DataOffset, SubflowPosition};
 
 /// Unmapped in-order bytes that a subflow may accumulate before it is reset. RFC 8684, section 3.3.1, leaves
 /// the limit to the receiver.
@@ -340,9 +341,9 @@ impl Connection {
                 && self.has_our_keys(i, &c)
             {
                 let map = ReceivedMap {
-                    start: 1,
+                    start: SubflowPosition::FIRST_BYTE,
                     len: u64::from(len),
-                    offset: 0,
+                    offset: DataOffset::START,
                     checksum: c.checksum,
                 };
                 let window = self.config.tcp.receive_buffer as u64;
@@ -465,13 +466,9 @@ impl Connection {
         m: &Mapping,
         data_fin: bool,
     ) -> bool {
-        let near = mp
-            .idsn_remote
-            .wrapping_add(1)
-            .wrapping_add(self.recv.next());
-        let offset = expand(m.dsn, near).wrapping_sub(mp.idsn_remote.wrapping_add(1));
+        let offset = offset_of(m.dsn, mp.first_remote_dsn(), self.recv.next());
         // Data far from anything that can be outstanding cannot be a mapping of this connection.
-        let distance = offset.wrapping_sub(self.recv.next()) as i64;
+        let distance = offset.distance(self.recv.next());
         if distance.unsigned_abs() > 1 << 32 || (distance < 0 && offset > self.recv.next()) {
             return true;
         }
@@ -485,13 +482,11 @@ impl Connection {
             return true;
         }
         let rx = &mut self.subflows[i].rx;
-        let expected = rx.nxt as u32;
-        let start = rx.nxt as i64 + i64::from(m.ssn.wrapping_sub(expected) as i32);
-        if start < 1 {
+        let Some(start) = rx.nxt.nearest_byte(m.ssn) else {
             return true;
-        }
+        };
         let map = ReceivedMap {
-            start: start as u64,
+            start,
             len,
             offset,
             checksum: m.checksum,
@@ -505,7 +500,7 @@ impl Connection {
         true
     }
 
-    fn on_data_fin(&mut self, offset: u64) {
+    fn on_data_fin(&mut self, offset: DataOffset) {
         if let Some(mp) = &mut self.mp {
             mp.fin_remote.get_or_insert(offset);
         }
@@ -580,12 +575,19 @@ impl Connection {
     }
 
     #[cold] // only for a recorded flow
-    fn trace_arrived(&mut self, now: Instant, i: usize, seg: &Segment, offset: u64, fresh: u32) {
+    fn trace_arrived(
+        &mut self,
+        now: Instant,
+        i: usize,
+        seg: &Segment,
+        offset: DataOffset,
+        fresh: u32,
+    ) {
         let id = self.subflows[i].id;
         let position = self.subflows[i].receive_position(seg.seq);
         let kind = TraceKind::Arrived {
-            offset,
-            position: u64::try_from(position).unwrap_or_default(),
+            offset: offset.0,
+            position: SubflowPosition::from_signed(position).unwrap_or_default().0,
             fresh,
             len: seg.payload.len() as u32,
         };
@@ -618,23 +620,23 @@ impl Connection {
         fresh
     }
 
-    fn ask_receiver(&mut self, now: Instant, i: usize, offset: u64, len: u32, fresh: u32) {
+    fn ask_receiver(&mut self, now: Instant, i: usize, offset: DataOffset, len: u32, fresh: u32) {
         let id = self.subflows[i].id;
         if let Some(r) = &mut self.policy.receiver
-            && r.on_arrival(now, id, offset, len, fresh)
+            && r.on_arrival(now, id, offset.0, len, fresh)
         {
             self.subflows[i].rx.ece = true;
         }
     }
 
-    fn offset_of(&self, i: usize, position: u64) -> u64 {
+    fn offset_of(&self, i: usize, position: SubflowPosition) -> DataOffset {
         if self.is_multipath() {
             match self.subflows[i].rx.locate(position) {
                 Mapped::Run { offset, .. } => offset,
-                Mapped::Unmapped => 0,
+                Mapped::Unmapped => DataOffset::START,
             }
         } else {
-            position.wrapping_add(self.unmapped_delta)
+            self.unmapped_delta.offset_of(position)
         }
     }
 
@@ -642,7 +644,7 @@ impl Connection {
     #[inline]
     fn deliver(&mut self, now: Instant, i: usize, piece: Piece) -> u64 {
         if self.mp.is_none() {
-            let offset = piece.0.wrapping_add(self.unmapped_delta);
+            let offset = self.unmapped_delta.offset_of(piece.0);
             return self.recv.insert(offset, piece.1);
         }
         self.deliver_mp(now, i, piece)
@@ -710,12 +712,12 @@ impl Connection {
             return 0;
         };
         let payload = super::send_queue::join(parts);
-        let dsn = mp.idsn_remote.wrapping_add(1).wrapping_add(map.offset);
+        let dsn = mp.remote_dsn(map.offset);
         let data_fin = mp.fin_remote == Some(map.offset + map.len);
         let sum = |fin: bool| {
             spindle_wire::dss_checksum_of(
                 dsn,
-                map.start as u32,
+                map.start.relative_number(),
                 (map.len + u64::from(fin)) as u16,
                 [&payload],
             )

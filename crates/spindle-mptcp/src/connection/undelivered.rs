@@ -16,7 +16,9 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Dss, Segment};
 
 use super::Connection;
+use super::numbers::offset_of;
 use crate::ranges::Ranges;
+use crate::types::DataOffset;
 
 /// What the connection knows about such data.
 #[derive(Debug, Default)]
@@ -54,8 +56,8 @@ impl Connection {
     /// The data offset up to which `dss` acknowledges data, if it has a DATA_ACK in the possible range.
     pub(super) fn data_acked_by(&self, dss: &Dss) -> Option<u64> {
         let mp = self.multipath()?;
-        let near = mp.dsn(self.send.una);
-        let offset = super::numbers::expand(dss.data_ack?, near).wrapping_sub(mp.dsn(0));
+        let near = DataOffset(self.send.una);
+        let offset = offset_of(dss.data_ack?, mp.dsn(0), near).0;
         (offset <= self.sent_to() + u64::from(self.teardown.data_fin_sent)).then_some(offset)
     }
 

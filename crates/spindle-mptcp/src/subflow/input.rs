@@ -9,6 +9,7 @@ use super::sender::{AckEffect, AckInput};
 use super::{Subflow, TcpState};
 use crate::congestion::Coupling;
 use crate::tcp_config::EcnMode;
+use crate::types::SubflowPosition;
 
 /// The effects of a segment on the subflow.
 #[derive(Debug, Default)]
@@ -223,7 +224,7 @@ impl Subflow {
             return out;
         }
         out.acceptable = true;
-        let announced = self.announced_to.max(self.rx.nxt) as i64;
+        let announced = self.announced_to.max(self.rx.nxt).signed();
         out.in_true_window = position <= announced;
         self.activity.silence = cx.now.since(self.activity.last_heard);
         self.activity.last_heard = cx.now;
@@ -257,7 +258,7 @@ impl Subflow {
     /// Whether a SYN that arrives in TIME_WAIT cannot be an old one, according to its timestamp or else its
     /// sequence number (RFC 6191, section 2).
     pub(crate) fn is_newer_connection(&self, syn: &Segment) -> bool {
-        let beyond = self.receive_position(syn.seq) > self.rx.nxt as i64;
+        let beyond = self.receive_position(syn.seq) > self.rx.nxt.signed();
         match (self.timestamps.state, syn.options.timestamps) {
             (Some(last), Some(new)) => {
                 let advance = new.value.wrapping_sub(last.recent) as i32;
@@ -291,7 +292,7 @@ impl Subflow {
 
     /// RFC 9293, section 3.10.7.4, first check.
     fn in_window(&self, seg: &Segment, position: i64, cx: InputContext) -> bool {
-        let nxt = self.rx.nxt as i64;
+        let nxt = self.rx.nxt.signed();
         let window = self.receive_window(cx.data_level_window) as i64;
         // A FIN in its place needs no buffer, so it is acceptable even if the window is closed.
         let lone_fin = seg.payload.is_empty() && seg.flags.contains(Flags::FIN) && position == nxt;
@@ -326,21 +327,24 @@ impl Subflow {
             return;
         }
         let len = seg.payload.len() as i64;
-        let old_data = len > 0 && position >= 1 && position + len <= self.rx.nxt as i64;
+        let old_data = len > 0 && position >= 1 && position + len <= self.rx.nxt.signed();
         if old_data {
             // An unnecessary retransmission, reported by D-SACK.
-            let _ = self.rx.accept(position as u64, &seg.payload);
+            let _ = self.rx.accept(
+                SubflowPosition::wrapping_from_signed(position),
+                &seg.payload,
+            );
             if seg.flags.contains(Flags::CWR) && self.config.tcp.ecn == EcnMode::Classic {
                 self.rx.ece = false;
             }
-        } else if seg.seq_len() == 0 && position + 1 == self.rx.nxt as i64 {
+        } else if seg.seq_len() == 0 && position + 1 == self.rx.nxt.signed() {
             // A window probe or keepalive probe (RFC 9293, sections 3.8.4 and 3.8.6.1). Two ends that are one
             // byte apart take each other's answers for probes. The limit ends this loop.
             self.rx.ack_now |= self
                 .answers
                 .probes
                 .admit(now, ChallengeLimit::PROBES_WINDOW);
-        } else if seg.seq_len() > 0 || position < self.rx.nxt as i64 {
+        } else if seg.seq_len() > 0 || position < self.rx.nxt.signed() {
             self.challenge(now);
         }
         if self.state == TcpState::TimeWait && seg.flags.contains(Flags::FIN) {
@@ -358,7 +362,7 @@ impl Subflow {
     /// RFC 5961, section 3.2.
     #[cold] // a reset
     fn on_rst(&mut self, position: i64, now: Instant, out: &mut Arrival) {
-        if position == self.rx.nxt as i64 {
+        if position == self.rx.nxt.signed() {
             self.state = TcpState::Closed;
             out.reset = true;
         } else {
@@ -432,7 +436,7 @@ impl Subflow {
     /// RFC 7323, section 4.3.
     fn note_timestamp(&mut self, seg: &Segment, position: i64, now: Instant) {
         if let (Some(state), Some(ts)) = (&mut self.timestamps.state, seg.options.timestamps)
-            && position <= self.last_ack_sent as i64
+            && position <= self.last_ack_sent.signed()
             && (ts.value.wrapping_sub(state.recent) as i32) >= 0
         {
             *state = TimestampState {
@@ -570,12 +574,12 @@ impl Subflow {
             self.rx.measure_rtt(cx.now.as_millis() as u32, echoed);
         }
         // The bytes from the first expected byte to the edge of the window.
-        let skip = (self.rx.nxt as i64 - position)
+        let skip = (self.rx.nxt.signed() - position)
             .max(0)
             .min(seg.payload.len() as i64) as u64;
-        let start = (position + skip as i64) as u64;
+        let start = SubflowPosition::wrapping_from_signed(position + skip as i64);
         let edge = self.rx.nxt + self.receive_window(cx.data_level_window);
-        let len = (seg.payload.len() as u64 - skip).min(edge.saturating_sub(start));
+        let len = (seg.payload.len() as u64 - skip).min(edge.saturating_since(start));
         let in_order = start == self.rx.nxt;
         if cx.refuses || (!cx.room && !in_order) {
             out.cut = true;
@@ -622,8 +626,9 @@ impl Subflow {
         // If the window cut off the end of the payload, it cut off the FIN, too.
         if seg.flags.contains(Flags::FIN) && self.state.is_synchronized() && !out.cut {
             let fin = position + seg.payload.len() as i64;
-            if fin >= self.rx.nxt as i64 {
-                self.rx.accept_fin(fin as u64);
+            if fin >= self.rx.nxt.signed() {
+                self.rx
+                    .accept_fin(SubflowPosition::wrapping_from_signed(fin));
             }
         }
         self.rx.advance_over_fin();

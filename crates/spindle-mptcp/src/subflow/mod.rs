@@ -18,7 +18,7 @@ use spindle_wire::{Endpoint, SeqNumber};
 use crate::config::Config;
 use crate::congestion::Coupling;
 use crate::stage::{Stage, StageContext};
-use crate::types::{SubflowId, or_far_future};
+use crate::types::{SubflowId, SubflowPosition, or_far_future};
 use parts::{
     AddressIds, AnswerLimits, Backup, ControlDue, InitialSequenceNumbers, LargestSegment,
     PeerActivity, PeerWindow, PersistTimer, Scheduling, SynTimer, Timestamps, WindowScales,
@@ -125,9 +125,9 @@ pub(crate) struct Subflow {
     scales: WindowScales,
     pub(crate) peer_window: PeerWindow,
     /// Right edge of the window that we announced, as a position.
-    pub(crate) announced_to: u64,
+    pub(crate) announced_to: SubflowPosition,
     timestamps: Timestamps,
-    last_ack_sent: u64,
+    last_ack_sent: SubflowPosition,
     /// Control segments that must be sent.
     pub(crate) due: ControlDue,
     persist: PersistTimer,
@@ -212,12 +212,12 @@ impl Subflow {
                 ..WindowScales::default()
             },
             peer_window: PeerWindow::default(),
-            announced_to: 0,
+            announced_to: SubflowPosition::SYN,
             timestamps: Timestamps {
                 state: None,
                 offset: n.initial.timestamp_offset,
             },
-            last_ack_sent: 0,
+            last_ack_sent: SubflowPosition::SYN,
             due: ControlDue {
                 syn: true,
                 ..ControlDue::default()
@@ -363,15 +363,20 @@ impl Subflow {
         self.isn.iss + position as u32
     }
 
-    /// The sequence number expected next from the peer.
-    pub(crate) fn expected(&self) -> SeqNumber {
-        self.isn.irs + self.rx.nxt as u32
+    /// The peer's sequence number at `position`.
+    pub(crate) fn receive_number(&self, position: SubflowPosition) -> SeqNumber {
+        position.sequence_number(self.isn.irs)
     }
 
-    /// Position of the peer's sequence number `seq`, which lies within 2^31 of the next expected one.
+    /// The sequence number expected next from the peer.
+    pub(crate) fn expected(&self) -> SeqNumber {
+        self.receive_number(self.rx.nxt)
+    }
+
+    /// Position of the peer's sequence number `seq`, which lies within 2^31 of the next expected one. It is
+    /// negative if it lies before the SYN.
     pub(crate) fn receive_position(&self, seq: SeqNumber) -> i64 {
-        let expected = self.isn.irs + self.rx.nxt as u32;
-        self.rx.nxt as i64 + i64::from(seq.distance(expected))
+        self.rx.nxt.nearest_of(seq, self.isn.irs)
     }
 
     /// Position of an acknowledgement number, which lies within 2^31 of the lowest unacknowledged one.
@@ -501,7 +506,7 @@ impl Subflow {
     /// subflow must keep every byte that it acknowledges. A data-level window does not bound the subflow's
     /// sequence space (RFC 8684, section 3.3.5). The data level drops the data beyond its window.
     pub(crate) fn receive_window(&self, data_level_window: bool) -> u64 {
-        let announced = self.announced_to.saturating_sub(self.rx.nxt);
+        let announced = self.announced_to.saturating_since(self.rx.nxt);
         if data_level_window {
             announced.max(self.config.tcp.receive_buffer as u64 / 2)
         } else {

@@ -36,7 +36,7 @@ impl Subflow {
         (seg.ack, seg.flags) = (SeqNumber(0), Flags::NONE);
         if self.state != TcpState::SynSent {
             seg.flags = Flags::ACK;
-            seg.ack = self.isn.irs + self.rx.nxt as u32;
+            seg.ack = self.expected();
             self.last_ack_sent = self.rx.nxt;
         }
         if self.rx.ece && self.tx.ecn {
@@ -142,7 +142,8 @@ impl Subflow {
         let blocks = (room - 4) / 8;
         let irs = self.isn.irs;
         for (left, right) in self.rx.sack_blocks(blocks) {
-            seg.options.sack.push(irs + left as u32, irs + right as u32);
+            let sack = &mut seg.options.sack;
+            sack.push(left.sequence_number(irs), right.sequence_number(irs));
         }
     }
 

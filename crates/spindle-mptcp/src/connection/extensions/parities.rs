@@ -156,8 +156,8 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::payloads::nearest;
     use super::*;
+    use crate::types::SubflowPosition;
     use proptest::prelude::*;
     use spindle_wire::{ExperimentId, Experimental};
 
@@ -168,7 +168,7 @@ mod tests {
             let mut seg = Segment::new(end, end);
             seg.options.add_experiment(Experimental::of(ExperimentId::Parity, data));
             if let Some(ParityOption::Parity { first: at, .. } | ParityOption::Block { start: at, .. }) = ParityOption::of(&seg.options) {
-                let _ = nearest(at, u64::from(near));
+                let _ = SubflowPosition(u64::from(near)).nearest_byte(at);
             }
         }
     }

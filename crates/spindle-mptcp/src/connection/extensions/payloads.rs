@@ -1,4 +1,4 @@
-//! Payloads as erasure codes read and make them, and positions from their low 32 bits.
+//! Payloads as erasure codes read and make them.
 
 use bytes::Bytes;
 use spindle_codes::{Body, Content};
@@ -18,10 +18,4 @@ pub(super) fn payload_of(content: Content) -> Payload {
         Content::Bytes(b) => Payload::Bytes(Bytes::from(b)),
         Content::Length(n) => Payload::Length(n),
     }
-}
-
-/// The position nearest to `near` that has these low 32 bits. `None` if it is before the first byte.
-pub(super) fn nearest(low: u32, near: u64) -> Option<u64> {
-    let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
-    near.checked_add_signed(ahead).filter(|p| *p >= 1)
 }

@@ -11,12 +11,12 @@ use spindle_codes::{ErasureCode, Label, Parity, Shape, Source, Xor};
 use spindle_units::Instant;
 use spindle_wire::{Flags, Options, ParityOption, ParityOutcome, Payload, Segment};
 
-use super::payloads::{body_of, nearest, payload_of};
+use super::payloads::{body_of, payload_of};
 use crate::connection::Connection;
 use crate::connection::trace::{Coded, TraceKind};
 use crate::steps::Steps;
 use crate::subflow::sender::SendKind;
-use crate::types::SubflowId;
+use crate::types::{SubflowId, SubflowPosition};
 
 /// Segments kept for decoding below the next in-order position: a block of CoFUSO's largest size (CoFUSO
 /// section 5.1: 30) and a few more.
@@ -39,7 +39,7 @@ struct Block {
 pub(in crate::connection) struct OutOfBand {
     pub(in crate::connection) agreed: bool,
     /// Payload that arrived, by position. A block's other packets are looked up here.
-    arrived: BTreeMap<u64, Payload>,
+    arrived: BTreeMap<SubflowPosition, Payload>,
     arrived_bytes: u64,
     /// The answer that the next acknowledgement carries.
     echo: Option<(ParityOutcome, u32)>,
@@ -54,7 +54,7 @@ impl OutOfBand {
     }
 
     /// Keeps the payload that arrived at `position`, for later decoding. `nxt` is the next in-order position.
-    fn keep(&mut self, position: u64, payload: &Payload, nxt: u64) {
+    fn keep(&mut self, position: SubflowPosition, payload: &Payload, nxt: SubflowPosition) {
         if let Some(old) = self.arrived.insert(position, payload.clone()) {
             self.arrived_bytes -= old.len() as u64;
         }
@@ -72,10 +72,10 @@ impl OutOfBand {
     /// The missing packet of `[first, first + span)`, if it can be decoded, with the outcome.
     fn decode(
         &self,
-        first: u64,
+        first: SubflowPosition,
         block: &Block,
         body: &Payload,
-    ) -> (ParityOutcome, Option<(u64, Payload)>) {
+    ) -> (ParityOutcome, Option<(SubflowPosition, Payload)>) {
         let end = first + u64::from(block.span);
         let failed = (ParityOutcome::Failed, None);
         let mut sources = Vec::with_capacity(block.count);
@@ -233,7 +233,7 @@ impl Connection {
     #[inline(never)] // only with parities
     fn keep_agreed(&mut self, i: usize, seg: &Segment) {
         let sf = &self.subflows[i];
-        if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
+        if let Some(position) = SubflowPosition::from_signed(sf.receive_position(seg.seq)) {
             let nxt = sf.rx.nxt;
             self.extensions
                 .parities
@@ -264,10 +264,10 @@ impl Connection {
         let sf = &self.subflows[i];
         let (id, nxt) = (sf.id, sf.rx.nxt);
         let edge = nxt + self.recv.window(sf.tx.mss);
-        let first = nearest(block.first, nxt).filter(|first| {
-            let end = first + u64::from(block.span);
+        let first = nxt.nearest_byte(block.first).filter(|first| {
+            let end = *first + u64::from(block.span);
             let fits = block.span > 0 && end <= edge && block.count > 0;
-            fits && sf.receive_position(seg.seq) == *first as i64
+            fits && sf.receive_position(seg.seq) == first.signed()
         });
         // The rest of the segment is processed as a bare acknowledgement with the expected sequence number.
         let mut bare = seg.clone();
@@ -290,14 +290,14 @@ impl Connection {
         &mut self,
         now: Instant,
         i: usize,
-        first: u64,
+        first: SubflowPosition,
         block: &Block,
         seg: &Segment,
         mut like: Segment,
     ) {
         let end = first + u64::from(block.span);
         let id = self.subflows[i].id;
-        let arrived = TraceKind::ParityArrived { position: first };
+        let arrived = TraceKind::ParityArrived { position: first.0 };
         self.outbox.trace.add(now, id, arrived);
         let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
             (ParityOutcome::Complete, None)
@@ -308,14 +308,13 @@ impl Connection {
                 .decode(first, block, &seg.payload)
         };
         if let Some((start, payload)) = packet {
-            like.seq = self.subflows[i].expected()
-                + (start as u32).wrapping_sub(self.subflows[i].rx.nxt as u32);
+            like.seq = self.subflows[i].receive_number(start);
             like.flags = Flags::ACK;
             like.payload = payload;
             self.on_segment(now, i, &like);
         }
         if let Some(i) = self.index(id) {
-            self.extensions.parities.out_of_band.echo = Some((outcome, end as u32));
+            self.extensions.parities.out_of_band.echo = Some((outcome, end.relative_number()));
             self.subflows[i].rx.ack_now = true;
         }
     }
@@ -358,10 +357,10 @@ impl Connection {
             return;
         };
         let sf = &mut self.subflows[i];
-        match (outcome, nearest(low, sf.tx.una)) {
+        match (outcome, SubflowPosition(sf.tx.una).nearest_byte(low)) {
             (ParityOutcome::Repaired, _) => sf.tx.on_repaired(now, flight, &mut self.coupling),
             (ParityOutcome::Failed, Some(end))
-                if sf.tx.on_unrepaired(now, end, flight, &mut self.coupling) =>
+                if sf.tx.on_unrepaired(now, end.0, flight, &mut self.coupling) =>
             {
                 let id = sf.id;
                 self.outbox.trace.add(now, id, TraceKind::FastRetransmit);
@@ -379,9 +378,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const FIRST: SubflowPosition = SubflowPosition::FIRST_BYTE;
+
     /// Creates consecutive payloads from position 1 on, and their parity.
-    fn coded(lengths: &[usize]) -> (Vec<(u64, Payload)>, Block, Payload) {
-        let mut at = 1;
+    fn coded(lengths: &[usize]) -> (Vec<(SubflowPosition, Payload)>, Block, Payload) {
+        let mut at = FIRST;
         let mut packets = Vec::new();
         for (k, len) in lengths.iter().enumerate() {
             let bytes: Vec<u8> = (0..*len).map(|b| (b * 7 + k * 31) as u8).collect();
@@ -395,17 +396,17 @@ mod tests {
         let block = Block {
             count: packets.len(),
             first: 1,
-            span: (at - 1) as u32,
+            span: (at - FIRST) as u32,
             lengths: symbol.label.len as u16,
         };
         (packets, block, payload_of(symbol.content))
     }
 
-    fn with(packets: &[(u64, Payload)], gone: &[usize]) -> OutOfBand {
+    fn with(packets: &[(SubflowPosition, Payload)], gone: &[usize]) -> OutOfBand {
         let mut p = OutOfBand::default();
         for (k, (at, payload)) in packets.iter().enumerate() {
             if !gone.contains(&k) {
-                p.keep(*at, payload, 1);
+                p.keep(*at, payload, FIRST);
             }
         }
         p
@@ -416,7 +417,7 @@ mod tests {
         fn any_single_missing_packet_is_decoded(lengths in prop::collection::vec(1usize..1500, 1..17), k in 0usize..16) {
             let (packets, block, body) = coded(&lengths);
             let gone = k % packets.len();
-            let found = with(&packets, &[gone]).decode(1, &block, &body);
+            let found = with(&packets, &[gone]).decode(FIRST, &block, &body);
             prop_assert_eq!(found, (ParityOutcome::Repaired, Some(packets[gone].clone())));
         }
     }
@@ -425,24 +426,25 @@ mod tests {
     fn two_missing_packets_or_resegmented_packets_are_not_decoded() {
         let (packets, block, body) = coded(&[1000, 1000, 700]);
         assert_eq!(
-            with(&packets, &[]).decode(1, &block, &body),
+            with(&packets, &[]).decode(FIRST, &block, &body),
             (ParityOutcome::Complete, None)
         );
         for gone in [&[0, 1][..], &[0, 2], &[0, 1, 2]] {
-            let found = with(&packets, gone).decode(1, &block, &body);
+            let found = with(&packets, gone).decode(FIRST, &block, &body);
             assert_eq!(found, (ParityOutcome::Failed, None), "{gone:?}");
         }
         let mut p = with(&packets, &[0, 1]);
-        p.keep(1, &Payload::Length(500), 1);
-        p.keep(501, &Payload::Length(500), 1);
-        assert_eq!(p.decode(1, &block, &body).0, ParityOutcome::Failed);
+        p.keep(FIRST, &Payload::Length(500), FIRST);
+        p.keep(SubflowPosition(501), &Payload::Length(500), FIRST);
+        assert_eq!(p.decode(FIRST, &block, &body).0, ParityOutcome::Failed);
     }
 
     #[test]
     fn number_of_in_order_segments_kept_for_decoding_is_bounded() {
         let mut p = OutOfBand::default();
         for k in 0..200u64 {
-            p.keep(1 + k * 10, &Payload::Length(10), 1 + k * 10);
+            let at = FIRST + k * 10;
+            p.keep(at, &Payload::Length(10), at);
         }
         assert!(p.stored().1 <= KEPT_IN_ORDER + 1);
         assert_eq!(p.stored().0, 10 * p.stored().1 as u64);

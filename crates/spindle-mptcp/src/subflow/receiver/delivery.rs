@@ -3,6 +3,7 @@
 use spindle_wire::Payload;
 
 use super::{Mapped, Piece, ReceivedMap, Receiver, part};
+use crate::types::{DataOffset, SubflowPosition};
 
 /// Whether payload of a connection with mappings may be passed up.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +55,7 @@ impl Receiver {
 
     /// Takes the next mapped bytes of `piece`, with their data offset. Bytes without a mapping are held, and
     /// `piece` is then used up.
-    pub(crate) fn next_run(&mut self, piece: &mut Option<Piece>) -> Option<(u64, Payload)> {
+    pub(crate) fn next_run(&mut self, piece: &mut Option<Piece>) -> Option<(DataOffset, Payload)> {
         let (at, payload) = piece.take()?;
         match self.locate(at) {
             Mapped::Run { offset, len } => {
@@ -128,7 +129,7 @@ impl Receiver {
     }
 
     /// The position of the first held payload, if some of it is in order.
-    fn first_in_order(&self) -> Option<u64> {
+    fn first_in_order(&self) -> Option<SubflowPosition> {
         let (at, _) = self.held.first_key_value()?;
         (*at < self.nxt).then_some(*at)
     }

@@ -14,12 +14,13 @@ use spindle_wire::Payload;
 pub(crate) use delivery::{Deliverable, DeliveryRules, NextInOrder};
 
 use crate::steps::Steps;
+use crate::types::{DataOffset, MappingDelta, SubflowPosition};
 
 /// How a subflow's bytes map to the data stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapped {
     /// Data offset of the requested position, and the number of contiguously mapped bytes from there on.
-    Run { offset: u64, len: u64 },
+    Run { offset: DataOffset, len: u64 },
     /// No mapping covers the position.
     Unmapped,
 }
@@ -27,20 +28,25 @@ pub(crate) enum Mapped {
 /// A mapping received in a DSS option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedMap {
-    pub(crate) start: u64,
+    pub(crate) start: SubflowPosition,
     pub(crate) len: u64,
-    pub(crate) offset: u64,
+    pub(crate) offset: DataOffset,
     pub(crate) checksum: Option<u16>,
 }
 
 impl ReceivedMap {
-    fn end(&self) -> u64 {
+    fn end(&self) -> SubflowPosition {
         self.start + self.len
+    }
+
+    /// Data offset minus position of its bytes.
+    pub(crate) fn delta(&self) -> MappingDelta {
+        MappingDelta::between(self.offset, self.start)
     }
 }
 
 /// Received bytes that may be passed up: (subflow position, bytes).
-pub(crate) type Piece = (u64, Payload);
+pub(crate) type Piece = (SubflowPosition, Payload);
 
 /// The pieces of one segment. Most segments have one piece, which needs no allocation.
 #[derive(Debug, Default)]
@@ -91,14 +97,17 @@ const SMALL: usize = 256;
 /// An out-of-order range that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Received {
-    start: u64,
-    end: u64,
+    start: SubflowPosition,
+    end: SubflowPosition,
     /// The change that created the range in its current form.
     change: u64,
 }
 
 /// The range that begins at `start`, if its current form was created by `change`.
-fn range_of(ranges: &[Received], (start, change): (u64, u64)) -> Option<(u64, u64)> {
+fn range_of(
+    ranges: &[Received],
+    (start, change): (SubflowPosition, u64),
+) -> Option<(SubflowPosition, SubflowPosition)> {
     let i = ranges.binary_search_by_key(&start, |r| r.start).ok()?;
     let r = ranges.get(i).filter(|r| r.change == change)?;
     Some((r.start, r.end))
@@ -120,26 +129,26 @@ const MAPPED_AT_LEAST: u64 = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     /// Next position expected in order.
-    pub(crate) nxt: u64,
+    pub(crate) nxt: SubflowPosition,
     /// Out-of-order ranges received, sorted, disjoint, not adjacent.
     ranges: Vec<Received>,
     /// The ranges by start and change number, most recently changed first (RFC 2018, section 4). Entries whose
     /// range has changed since are removed when they are found.
-    recent: VecDeque<(u64, u64)>,
+    recent: VecDeque<(SubflowPosition, u64)>,
     /// Number of range changes so far.
     changes: u64,
     /// A duplicate to be reported by D-SACK with the next acknowledgement (RFC 2883).
-    duplicate: Option<(u64, u64)>,
+    duplicate: Option<(SubflowPosition, SubflowPosition)>,
     /// Payload that has not been passed up yet: position -> bytes, disjoint.
-    held: BTreeMap<u64, Payload>,
+    held: BTreeMap<SubflowPosition, Payload>,
     held_bytes: u64,
     /// Position of the peer's FIN, once seen.
-    pub(crate) fin: Option<u64>,
+    pub(crate) fin: Option<SubflowPosition>,
     maps: VecDeque<ReceivedMap>,
-    /// Offset minus start of the last removed mapping.
-    forgotten_delta: Option<u64>,
+    /// The delta of the last removed mapping.
+    forgotten_delta: Option<MappingDelta>,
     /// Everything below has been passed up. Its mappings are no longer needed.
-    released: u64,
+    released: SubflowPosition,
     /// Segments since the last acknowledgement.
     unacked_segments: u32,
     /// Bytes of a full segment, for counting coalesced segments. 0 means that each packet counts as one
@@ -160,7 +169,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// The SYN took position 0.
     pub(crate) fn established(&mut self) {
-        self.nxt = 1;
+        self.nxt = SubflowPosition::FIRST_BYTE;
     }
 
     /// Smoothed round-trip time measured with echoed timestamps. It includes the peer's waiting time.
@@ -202,7 +211,7 @@ impl Receiver {
 
     /// Processes payload at `start`. The new part is recorded as received and returned in pieces. The caller
     /// must cut off parts outside the window.
-    pub(crate) fn accept(&mut self, start: u64, payload: &Payload) -> Pieces {
+    pub(crate) fn accept(&mut self, start: SubflowPosition, payload: &Payload) -> Pieces {
         let end = start + payload.len() as u64;
         if payload.is_empty() {
             return Pieces::default();
@@ -231,7 +240,12 @@ impl Receiver {
 
     /// Processes payload if data before it are missing or data after it have arrived.
     #[inline(never)] // out-of-order data
-    fn accept_beyond(&mut self, start: u64, end: u64, payload: &Payload) -> Pieces {
+    fn accept_beyond(
+        &mut self,
+        start: SubflowPosition,
+        end: SubflowPosition,
+        payload: &Payload,
+    ) -> Pieces {
         self.ack_now = true;
         let pieces = self.fresh_pieces(start, end, payload);
         if pieces.is_empty() {
@@ -242,10 +256,15 @@ impl Receiver {
     }
 
     /// The parts of `[start, end)` not received before.
-    fn fresh_pieces(&self, start: u64, end: u64, payload: &Payload) -> Pieces {
+    fn fresh_pieces(
+        &self,
+        start: SubflowPosition,
+        end: SubflowPosition,
+        payload: &Payload,
+    ) -> Pieces {
         let mut pieces = Pieces::default();
         let mut at = start.max(self.nxt);
-        let mut push = |from: u64, to: u64| {
+        let mut push = |from: SubflowPosition, to: SubflowPosition| {
             if from < to {
                 let (at, len) = ((from - start) as usize, (to - from) as usize);
                 pieces.push((from, part(payload, at, len)));
@@ -264,7 +283,7 @@ impl Receiver {
     }
 
     /// Adds `[start, end)` to the received ranges and advances `nxt`.
-    fn book(&mut self, start: u64, end: u64) {
+    fn book(&mut self, start: SubflowPosition, end: SubflowPosition) {
         let first = self.ranges.partition_point(|r| r.end < start);
         let last = self.ranges.partition_point(|r| r.start <= end);
         self.changes += 1;
@@ -291,7 +310,7 @@ impl Receiver {
     }
 
     /// The FIN at `position` is inside the window.
-    pub(crate) fn accept_fin(&mut self, position: u64) {
+    pub(crate) fn accept_fin(&mut self, position: SubflowPosition) {
         self.ack_now = true;
         if self.fin.is_none() {
             self.fin = Some(position);
@@ -307,7 +326,10 @@ impl Receiver {
     }
 
     /// SACK blocks for the next acknowledgement, at most `room`, with D-SACK first (RFC 2018, RFC 2883).
-    pub(crate) fn sack_blocks(&mut self, room: usize) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn sack_blocks(
+        &mut self,
+        room: usize,
+    ) -> impl Iterator<Item = (SubflowPosition, SubflowPosition)> {
         let dsack = self.duplicate.take();
         let covering = dsack.and_then(|d| {
             let i = self.ranges.partition_point(|r| r.end < d.1);
@@ -376,8 +398,8 @@ impl Receiver {
     }
 
     /// Data offset minus position according to the furthest known mapping.
-    pub(crate) fn last_delta(&self) -> Option<u64> {
-        let last = self.maps.back().map(|m| m.offset.wrapping_sub(m.start));
+    pub(crate) fn last_delta(&self) -> Option<MappingDelta> {
+        let last = self.maps.back().map(ReceivedMap::delta);
         last.or(self.forgotten_delta)
     }
 
@@ -413,7 +435,6 @@ impl Receiver {
     /// parts beyond them are added. A checksum covers the whole mapping and does not verify a part of it. A
     /// mapping with a checksum therefore adds nothing, and the peer must map the remaining bytes again.
     fn add_overlapping_map(&mut self, mut at: usize, map: ReceivedMap, most: usize) -> bool {
-        let delta = |m: &ReceivedMap| m.offset.wrapping_sub(m.start);
         let mut from = map.start.max(self.released);
         let mut overlaps = 0;
         while from < map.end() {
@@ -423,7 +444,7 @@ impl Receiver {
                 return false;
             }
             let next = self.maps.get(at).filter(|m| m.start < map.end()).copied();
-            if next.is_some_and(|m| delta(&m) != delta(&map)) {
+            if next.is_some_and(|m| m.delta() != map.delta()) {
                 return false;
             }
             let to = next.map_or(map.end(), |m| m.start);
@@ -431,7 +452,7 @@ impl Receiver {
                 let part = ReceivedMap {
                     start: from,
                     len: to - from,
-                    offset: from.wrapping_add(delta(&map)),
+                    offset: map.delta().offset_of(from),
                     checksum: None,
                 };
                 if !self.insert_map(at, part, most) {
@@ -446,7 +467,7 @@ impl Receiver {
     }
 
     /// The place of position `at` in the data stream.
-    pub(crate) fn locate(&self, at: u64) -> Mapped {
+    pub(crate) fn locate(&self, at: SubflowPosition) -> Mapped {
         match self.map_at(at) {
             Some(m) => Mapped::Run {
                 offset: m.offset + (at - m.start),
@@ -457,7 +478,7 @@ impl Receiver {
     }
 
     /// The mapping that covers position `at`.
-    pub(crate) fn map_at(&self, at: u64) -> Option<&ReceivedMap> {
+    pub(crate) fn map_at(&self, at: SubflowPosition) -> Option<&ReceivedMap> {
         let i = self.maps.partition_point(|m| m.end() <= at);
         self.maps.get(i).filter(|m| m.start <= at)
     }
@@ -469,7 +490,7 @@ impl Receiver {
         while self.maps.front().is_some_and(|m| m.end() <= self.released) {
             self.steps.add(1);
             let gone = self.maps.pop_front();
-            self.forgotten_delta = gone.map(|m| m.offset.wrapping_sub(m.start));
+            self.forgotten_delta = gone.map(|m| m.delta());
         }
     }
 }
@@ -478,6 +499,11 @@ impl Receiver {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A SACK block or piece from `from` to `to`.
+    fn block(from: u64, to: u64) -> (SubflowPosition, SubflowPosition) {
+        (SubflowPosition(from), SubflowPosition(to))
+    }
 
     fn receiver() -> Receiver {
         let mut r = Receiver::default();
@@ -490,9 +516,9 @@ mod tests {
         let taken = |window: u64| {
             let mut r = receiver();
             let map = |k: u64| ReceivedMap {
-                start: 1 + k,
+                start: SubflowPosition(1 + k),
                 len: 1,
-                offset: k,
+                offset: DataOffset(k),
                 checksum: None,
             };
             (0..20_000u64)
@@ -507,18 +533,18 @@ mod tests {
     #[test]
     fn sack_blocks_are_most_recent_first_with_dsack_in_front() {
         let mut r = receiver();
-        for start in [101, 301, 501] {
+        for start in [101, 301, 501].map(SubflowPosition) {
             r.accept(start, &Payload::Length(100));
         }
         assert_eq!(
             r.sack_blocks(4).collect::<Vec<_>>(),
-            [(501, 601), (301, 401), (101, 201)]
+            [block(501, 601), block(301, 401), block(101, 201)]
         );
-        r.accept(301, &Payload::Length(100));
+        r.accept(SubflowPosition(301), &Payload::Length(100));
         let blocks: Vec<_> = r.sack_blocks(3).collect();
         assert_eq!(
             blocks,
-            [(301, 401), (301, 401), (501, 601)],
+            [block(301, 401), block(301, 401), block(501, 601)],
             "RFC 2883, section 4.2"
         );
     }
@@ -528,11 +554,11 @@ mod tests {
         let mut r = receiver();
         r.segment = 1000;
         let delay = Some(Duration::from_millis(40));
-        r.accept(1, &Payload::Length(990));
+        r.accept(SubflowPosition(1), &Payload::Length(990));
         r.schedule_ack(Instant::ZERO, delay);
         assert!(!r.ack_now && r.ack_by.is_some(), "one segment waits");
         r.acked();
-        r.accept(991, &Payload::Length(1980));
+        r.accept(SubflowPosition(991), &Payload::Length(1980));
         r.schedule_ack(Instant::ZERO, delay);
         assert!(r.ack_now, "two segments do not (RFC 5681, section 4.2)");
     }
@@ -541,62 +567,59 @@ mod tests {
     fn contradicting_mappings_are_refused_and_equal_mappings_ignored() {
         let mut r = receiver();
         let map = ReceivedMap {
-            start: 1,
+            start: SubflowPosition(1),
             len: 100,
-            offset: 0,
+            offset: DataOffset(0),
             checksum: None,
         };
         assert!(r.add_map(map, 0));
         assert!(r.add_map(map, 0));
-        assert!(!r.add_map(ReceivedMap { offset: 7, ..map }, 0));
-        assert!(!r.add_map(
-            ReceivedMap {
-                start: 50,
-                len: 100,
-                offset: 500,
-                checksum: None
-            },
-            0
-        ));
-        assert!(r.add_map(
-            ReceivedMap {
-                start: 50,
-                len: 20,
-                offset: 49,
-                checksum: None
-            },
-            0
-        ));
-        assert_eq!(
-            r.locate(60),
-            Mapped::Run {
-                offset: 59,
-                len: 41
-            }
-        );
+        let moved = ReceivedMap {
+            offset: DataOffset(7),
+            ..map
+        };
+        assert!(!r.add_map(moved, 0));
+        let contradicting = ReceivedMap {
+            start: SubflowPosition(50),
+            offset: DataOffset(500),
+            ..map
+        };
+        assert!(!r.add_map(contradicting, 0));
+        let within = ReceivedMap {
+            start: SubflowPosition(50),
+            len: 20,
+            offset: DataOffset(49),
+            checksum: None,
+        };
+        assert!(r.add_map(within, 0));
+        let run = Mapped::Run {
+            offset: DataOffset(59),
+            len: 41,
+        };
+        assert_eq!(r.locate(SubflowPosition(60)), run);
     }
 
     #[test]
     fn consistent_overlapping_mapping_adds_its_unmapped_parts() {
         let mut r = receiver();
         let map = |start, len| ReceivedMap {
-            start,
+            start: SubflowPosition(start),
             len,
-            offset: start + 1000,
+            offset: DataOffset(start + 1000),
             checksum: None,
         };
         for (start, len) in [(100, 50), (200, 50), (90, 200), (90, 10), (250, 60)] {
             assert!(r.add_map(map(start, len), 0), "{start}");
         }
         for at in 90..310 {
-            let Mapped::Run { offset, .. } = r.locate(at) else {
+            let Mapped::Run { offset, .. } = r.locate(SubflowPosition(at)) else {
                 panic!("{at} is not mapped");
             };
-            assert_eq!(offset, at + 1000);
+            assert_eq!(offset, DataOffset(at + 1000));
         }
         assert_eq!(
-            (r.locate(89), r.locate(310)),
-            (Mapped::Unmapped, Mapped::Unmapped)
+            [89, 310].map(|at| r.locate(SubflowPosition(at))),
+            [Mapped::Unmapped; 2]
         );
         let sum = Some(7);
         let within = ReceivedMap {
@@ -610,7 +633,7 @@ mod tests {
         };
         assert!(r.add_map(beyond, 0), "it agrees");
         assert_eq!(
-            r.locate(310),
+            r.locate(SubflowPosition(310)),
             Mapped::Unmapped,
             "a checksum does not verify a part of its mapping"
         );
@@ -622,15 +645,15 @@ mod tests {
             let mut r = receiver();
             let mut seen = [false; 600];
             for (start, len) in segments {
-                for (at, p) in r.accept(1 + start, &Payload::Length(len)) {
-                    for x in at..at + p.len() as u64 {
+                for (at, p) in r.accept(SubflowPosition(1 + start), &Payload::Length(len)) {
+                    for x in at.0..at.0 + p.len() as u64 {
                         prop_assert!(!std::mem::replace(&mut seen[x as usize], true), "byte {x} twice");
                     }
                 }
                 let inside = (1..600).take_while(|&x| seen[x as usize]).count() as u64;
-                prop_assert_eq!(r.nxt, 1 + inside);
+                prop_assert_eq!(r.nxt, SubflowPosition(1 + inside));
                 let blocks: Vec<_> = r.sack_blocks(4).collect();
-                prop_assert!(blocks.iter().all(|b| (b.0..b.1).all(|x| seen[x as usize])));
+                prop_assert!(blocks.iter().all(|b| (b.0.0..b.1.0).all(|x| seen[x as usize])));
             }
         }
     }

@@ -11,6 +11,7 @@ use spindle_wire::Payload;
 
 use super::super::payloads::{body_of, payload_of};
 use crate::steps::Steps;
+use crate::types::SubflowPosition;
 
 /// Maximum number of packets kept: the size of the largest possible block (CoFUSO section 5.3: K_max).
 const MOST_PACKETS: usize = u8::MAX as usize;
@@ -25,8 +26,8 @@ const MOST_SETTLED: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct Block {
     /// Positions of the block's first byte and of the first byte after the block.
-    pub(in crate::connection) first: u64,
-    pub(in crate::connection) end: u64,
+    pub(in crate::connection) first: SubflowPosition,
+    pub(in crate::connection) end: SubflowPosition,
     pub(in crate::connection) shape: Shape,
     /// Payload bytes of its longest packet.
     pub(in crate::connection) width: usize,
@@ -39,7 +40,7 @@ impl Block {
 
     /// Whether such a block can exist: each packet has at least one byte and at most `width` bytes.
     fn is_possible(&self) -> bool {
-        let span = self.end.saturating_sub(self.first);
+        let span = self.end.saturating_since(self.first);
         let sources = self.shape.sources as u64;
         let most = sources.saturating_mul(self.width as u64);
         span >= sources && span >= self.width as u64 && span <= most
@@ -69,7 +70,7 @@ pub(in crate::connection) enum Verdict {
 /// A missing packet that was decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct Found {
-    pub(in crate::connection) position: u64,
+    pub(in crate::connection) position: SubflowPosition,
     /// Low 32 bits of its DSN.
     pub(in crate::connection) dsn: u32,
     pub(in crate::connection) payload: Payload,
@@ -93,14 +94,14 @@ enum State<'a> {
     Impossible,
     /// The block can be decoded. The first list has the packets, with `None` for each missing one. The second
     /// list has the holes: the position and bytes of each, and the number of packets in it.
-    Decodable(Vec<Option<Source<'a>>>, Vec<(u64, u64, usize)>),
+    Decodable(Vec<Option<Source<'a>>>, Vec<(SubflowPosition, u64, usize)>),
 }
 
 /// The packets and parities of one subflow.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Decoder {
     /// Payload and DSN (low 32 bits) by position.
-    packets: BTreeMap<u64, (u32, Payload)>,
+    packets: BTreeMap<SubflowPosition, (u32, Payload)>,
     parities: VecDeque<Kept>,
     bytes: u64,
     /// Blocks that were decoded or given up.
@@ -120,7 +121,7 @@ impl Decoder {
     /// lowest positions are dropped.
     pub(in crate::connection) fn keep(
         &mut self,
-        position: u64,
+        position: SubflowPosition,
         dsn: u32,
         payload: Payload,
         most: u64,
@@ -143,7 +144,7 @@ impl Decoder {
         block: Block,
         index: usize,
         (label, body): (Label, Payload),
-        nxt: u64,
+        nxt: SubflowPosition,
         most: u64,
     ) -> Verdict {
         self.forget_whole(nxt);
@@ -181,7 +182,7 @@ impl Decoder {
 
     /// Decodes the block that contains the byte at `at`, if possible. Called when a part of the block has
     /// arrived.
-    pub(in crate::connection) fn decode(&mut self, at: u64) -> Decoded {
+    pub(in crate::connection) fn decode(&mut self, at: SubflowPosition) -> Decoded {
         self.steps.add(self.parities.len());
         let holds = |k: &&Kept| (k.block.first..k.block.end).contains(&at);
         let kept = self.parities.iter().find(holds);
@@ -295,7 +296,7 @@ impl Decoder {
             stays
         });
         let members = self.packets.range(block.first..block.end);
-        let members: Vec<u64> = members.map(|(position, _)| *position).collect();
+        let members: Vec<_> = members.map(|(position, _)| *position).collect();
         for position in members {
             if let Some((_, gone)) = self.packets.remove(&position) {
                 self.bytes -= gone.len() as u64;
@@ -308,7 +309,7 @@ impl Decoder {
     }
 
     /// Everything below `nxt` has arrived, so parities of it are not needed.
-    fn forget_whole(&mut self, nxt: u64) {
+    fn forget_whole(&mut self, nxt: SubflowPosition) {
         let bytes = &mut self.bytes;
         self.parities.retain(|k| {
             let stays = k.block.end > nxt;
@@ -328,15 +329,17 @@ mod tests {
     /// More bytes than any test needs.
     const ROOM: u64 = 1 << 30;
 
+    const FIRST: SubflowPosition = SubflowPosition::FIRST_BYTE;
+
     struct Sent {
-        packets: Vec<(u64, u32, Payload)>,
+        packets: Vec<(SubflowPosition, u32, Payload)>,
         block: Block,
         symbols: Vec<Symbol>,
     }
 
     /// Creates packets of these lengths from position 1 on, and their parities.
     fn sent(lengths: &[usize], parities: usize, real: bool) -> Sent {
-        let mut at = 1;
+        let mut at = FIRST;
         let mut packets = Vec::new();
         for (k, len) in lengths.iter().enumerate() {
             let bytes: Vec<u8> = (0..*len).map(|x| (x * 7 + k * 31 + 1) as u8).collect();
@@ -344,7 +347,7 @@ mod tests {
                 true => Payload::from(bytes),
                 false => Payload::Length(*len as u32),
             };
-            packets.push((at, 90 + 2 * at as u32, payload));
+            packets.push((at, 90 + 2 * at.relative_number(), payload));
             at += *len as u64;
         }
         let sources: Vec<_> = packets
@@ -359,7 +362,7 @@ mod tests {
         let symbols = (0..parities).map(|k| code.encode(shape, k, &sources).unwrap());
         let symbols = symbols.collect();
         let block = Block {
-            first: 1,
+            first: FIRST,
             end: at,
             shape,
             width: lengths.iter().copied().max().unwrap_or(0),
@@ -374,7 +377,7 @@ mod tests {
     fn add(d: &mut Decoder, s: &Sent, index: usize) -> Verdict {
         let symbol = s.symbols[index].clone();
         let body = payload_of(symbol.content);
-        d.add(s.block, index, (symbol.label, body), 1, ROOM)
+        d.add(s.block, index, (symbol.label, body), FIRST, ROOM)
     }
 
     fn keep(d: &mut Decoder, s: &Sent, k: usize) {
@@ -410,7 +413,7 @@ mod tests {
                 } else {
                     prop_assert_ne!(add(&mut d, &s, k - lengths.len()), Verdict::Refused);
                 }
-                let decoded = d.decode(s.packets.get(k).map_or(1, |p| p.0));
+                let decoded = d.decode(s.packets.get(k).map_or(FIRST, |p| p.0));
                 prop_assert_eq!(decoded.contradictions, 0);
                 found.extend(decoded.packets);
                 check_sum(&d);
@@ -437,12 +440,13 @@ mod tests {
         ) {
             let mut d = Decoder::default();
             for (position, len) in packets {
-                d.keep(position, 0, Payload::Length(len), 100_000);
+                d.keep(SubflowPosition(position), 0, Payload::Length(len), 100_000);
             }
             for (first, span, sources, parities, index, width, word) in all {
+                let first = SubflowPosition(first);
                 let block = Block { first, end: first + span, shape: Shape::new(sources, parities), width };
                 let label = Label { len: word as u32, dsn: (word >> 32) as u32 };
-                d.add(block, index, (label, Payload::Length(width as u32)), 1, 100_000);
+                d.add(block, index, (label, Payload::Length(width as u32)), FIRST, 100_000);
                 d.decode(first);
                 check_sum(&d);
                 prop_assert!(d.stored().0 <= 101_500);
@@ -458,13 +462,13 @@ mod tests {
         keep(&mut d, &s, 0);
         assert_eq!(add(&mut d, &s, 0), Verdict::Taken);
         assert_eq!(add(&mut d, &s, 0), Verdict::Needless);
-        assert_eq!(d.decode(1), Decoded::default(), "two are missing");
+        assert_eq!(d.decode(FIRST), Decoded::default(), "two are missing");
         keep(&mut d, &s, 2);
-        let found = d.decode(1).packets;
-        assert_eq!((found.len(), found[0].position), (1, 1001));
+        let found = d.decode(FIRST).packets;
+        assert_eq!((found.len(), found[0].position), (1, SubflowPosition(1001)));
         assert_eq!(d.stored(), (0, 1), "the block is cleared");
         assert_eq!(add(&mut d, &s, 1), Verdict::Needless);
-        assert_eq!(d.decode(1), Decoded::default());
+        assert_eq!(d.decode(FIRST), Decoded::default());
         d.forget_whole(s.block.end);
         assert_eq!(d.stored(), (0, 0));
     }
@@ -476,7 +480,7 @@ mod tests {
         let label = s.symbols[0].label;
         let mut say = |block: Block, index| {
             let body = Payload::Length(block.width as u32);
-            d.add(block, index, (label, body), 1, ROOM)
+            d.add(block, index, (label, body), FIRST, ROOM)
         };
         let with = |sources, parities| Block {
             shape: Shape::new(sources, parities),
@@ -518,8 +522,11 @@ mod tests {
             let mut label = s.symbols[0].label;
             label.len ^= 1 << (flip % 32);
             let body = payload_of(s.symbols[0].content.clone());
-            assert_eq!(d.add(s.block, 0, (label, body), 1, ROOM), Verdict::Taken);
-            let decoded = d.decode(1);
+            assert_eq!(
+                d.add(s.block, 0, (label, body), FIRST, ROOM),
+                Verdict::Taken
+            );
+            let decoded = d.decode(FIRST);
             assert_eq!((decoded.packets.len(), decoded.contradictions), (0, 1));
             assert_eq!(d.stored(), (0, 1));
         }
@@ -537,9 +544,9 @@ mod tests {
             assert_eq!(add(&mut d, &s, k), Verdict::Taken);
         }
         // A hole of 1600 bytes takes at least two packets, and three are missing.
-        assert_eq!(d.decode(1), Decoded::default());
+        assert_eq!(d.decode(FIRST), Decoded::default());
         keep(&mut d, &s, 1);
-        let found = d.decode(1).packets;
+        let found = d.decode(FIRST).packets;
         assert_eq!(found.len(), 2, "1300 bytes, two packets");
     }
 
@@ -547,11 +554,11 @@ mod tests {
     fn packets_with_the_lowest_positions_are_dropped_first() {
         let mut d = Decoder::default();
         for k in 0..1000u64 {
-            d.keep(1 + k * 10, 0, Payload::Length(10), ROOM);
+            d.keep(FIRST + k * 10, 0, Payload::Length(10), ROOM);
         }
         assert_eq!(d.stored(), (2550, 255));
-        assert_eq!(d.packets.keys().next(), Some(&(1 + 745 * 10)));
-        d.keep(20_000, 0, Payload::Length(10), 100);
+        assert_eq!(d.packets.keys().next(), Some(&(FIRST + 745 * 10)));
+        d.keep(SubflowPosition(20_000), 0, Payload::Length(10), 100);
         assert_eq!(d.stored().0, 100);
     }
 }

@@ -5,15 +5,14 @@ use spindle_codes::{Label, Shape};
 use spindle_units::Instant;
 use spindle_wire::{DataNumber, ParityHeader, ParityOption, Payload, Segment};
 
-use super::super::payloads::nearest;
 use super::decoder::{Block, Decoded, Decoder, Found, Verdict};
 use crate::connection::ended::SubflowEnd;
-use crate::connection::numbers::expand;
+use crate::connection::numbers::offset_of;
 use crate::connection::trace::TraceKind;
 use crate::connection::{Connection, ConnectionEvent};
 use crate::subflow::input::Arrival;
 use crate::subflow::receiver::part;
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
 /// The relevance of a segment for block decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(in crate::connection) enum ParityDisposition {
     /// The segment does not help to decode a block.
     Nothing,
     /// The segment may help to decode the block, if there is one, that contains this position of this subflow.
-    About(SubflowId, u64),
+    About(SubflowId, SubflowPosition),
     /// The segment closed its subflow or the connection.
     Fatal,
 }
@@ -53,8 +52,9 @@ impl Connection {
         arrival.parity = true;
         self.counters.parities_received += 1;
         let sf = &self.subflows[i];
-        if let Ok(position) = u64::try_from(sf.receive_position(seg.seq)) {
+        if let Some(position) = SubflowPosition::from_signed(sf.receive_position(seg.seq)) {
             let id = sf.id;
+            let position = position.0;
             self.outbox
                 .trace
                 .add(now, id, TraceKind::ParityArrived { position });
@@ -80,12 +80,12 @@ impl Connection {
         let Some(mp) = self.multipath().filter(|_| !pressed) else {
             return ParityDisposition::Nothing;
         };
-        let position = u64::try_from(sf.receive_position(seg.seq)).ok();
+        let position = SubflowPosition::from_signed(sf.receive_position(seg.seq));
         let map = position.and_then(|p| sf.rx.map_at(p).filter(|m| m.start == p));
         let Some(map) = map.filter(|m| m.len == len as u64).copied() else {
             return ParityDisposition::Nothing;
         };
-        let dsn = mp.idsn_remote.wrapping_add(1).wrapping_add(map.offset) as u32;
+        let dsn = mp.remote_dsn(map.offset) as u32;
         let most = self.config.tcp.receive_buffer as u64;
         if let Some(decoder) = self.decoder(id) {
             decoder.keep(map.start, dsn, part(&seg.payload, 0, len), most);
@@ -124,7 +124,7 @@ impl Connection {
         let of = self.named(header.name).ok_or(Refused)?;
         let sf = &self.subflows[self.index(of).ok_or(Refused)?];
         let nxt = sf.rx.nxt;
-        let first = nearest(header.first, nxt).ok_or(Refused)?;
+        let first = nxt.nearest_byte(header.first).ok_or(Refused)?;
         let end = first + u64::from(header.end.wrapping_sub(header.first));
         if end > nxt + sf.receive_window(true) || self.recv.is_pressed() {
             return Err(Refused);
@@ -153,7 +153,7 @@ impl Connection {
         &mut self,
         now: Instant,
         of: SubflowId,
-        at: u64,
+        at: SubflowPosition,
         by: SubflowId,
     ) {
         let Some(i) = self.index(of) else { return };
@@ -174,7 +174,7 @@ impl Connection {
                 let new = self.recv.insert(offset, payload);
                 fresh += new;
                 let kind = TraceKind::Decoded {
-                    offset,
+                    offset: offset.0,
                     fresh: new as u32,
                     len,
                     by,
@@ -199,11 +199,10 @@ impl Connection {
 
     /// The data offset of a decoded packet of subflow `i`. `None` if the packet is beyond the window,
     /// contradicts a mapping, or cannot be verified because arriving data have checksums.
-    fn place(&self, i: usize, packet: Found) -> Option<(u64, Payload)> {
+    fn place(&self, i: usize, packet: Found) -> Option<(DataOffset, Payload)> {
         let mp = self.multipath().filter(|_| !self.verifies())?;
-        let first = mp.idsn_remote.wrapping_add(1);
-        let near = first.wrapping_add(self.recv.next());
-        let offset = expand(DataNumber::Low(packet.dsn), near).wrapping_sub(first);
+        let dsn = DataNumber::Low(packet.dsn);
+        let offset = offset_of(dsn, mp.first_remote_dsn(), self.recv.next());
         let end = offset.checked_add(packet.payload.len() as u64)?;
         let map = self.subflows[i].rx.map_at(packet.position);
         let agrees = map.is_none_or(|m| {
