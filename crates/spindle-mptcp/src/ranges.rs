@@ -1,13 +1,13 @@
-//! Sets of positions or offsets.
+//! Sets of positions or data offsets.
 
 use std::collections::BTreeMap;
 
 /// A set of numbers, kept as ranges `[start, end)` that neither overlap nor touch. Every operation costs O(log
 /// n) for n ranges, plus one step for each range that it removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges(BTreeMap<u64, u64>);
+pub(crate) struct Ranges<N>(BTreeMap<N, N>);
 
-impl Ranges {
+impl<N: Copy + Ord> Ranges<N> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -18,34 +18,34 @@ impl Ranges {
     }
 
     /// The range that contains `at`.
-    pub(crate) fn containing(&self, at: u64) -> Option<(u64, u64)> {
+    pub(crate) fn containing(&self, at: N) -> Option<(N, N)> {
         let (&start, &end) = self.0.range(..=at).next_back()?;
         (at < end).then_some((start, end))
     }
 
     /// Whether any number of `[start, end)` is in the set.
-    pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn overlaps(&self, start: N, end: N) -> bool {
         let last = self.0.range(..end).next_back();
         start < end && last.is_some_and(|(_, &e)| e > start)
     }
 
     /// The lowest range.
-    pub(crate) fn first(&self) -> Option<(u64, u64)> {
+    pub(crate) fn first(&self) -> Option<(N, N)> {
         self.0.first_key_value().map(|(&s, &e)| (s, e))
     }
 
     /// The highest range.
-    pub(crate) fn last(&self) -> Option<(u64, u64)> {
+    pub(crate) fn last(&self) -> Option<(N, N)> {
         self.0.last_key_value().map(|(&s, &e)| (s, e))
     }
 
     /// The ranges in ascending order.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (N, N)> {
         self.0.iter().map(|(&s, &e)| (s, e))
     }
 
     /// Adds `[start, end)`.
-    pub(crate) fn insert(&mut self, start: u64, end: u64) {
+    pub(crate) fn insert(&mut self, start: N, end: N) {
         if start >= end {
             return;
         }
@@ -60,7 +60,7 @@ impl Ranges {
     }
 
     /// Removes `[start, end)`.
-    pub(crate) fn remove(&mut self, start: u64, end: u64) {
+    pub(crate) fn remove(&mut self, start: N, end: N) {
         while start < end
             && let Some((&s, &e)) = self.0.range(..end).next_back()
             && e > start
@@ -77,7 +77,7 @@ impl Ranges {
     }
 
     /// Removes everything below `at`.
-    pub(crate) fn remove_below(&mut self, at: u64) {
+    pub(crate) fn remove_below(&mut self, at: N) {
         while let Some(first) = self.0.first_entry()
             && *first.key() < at
         {

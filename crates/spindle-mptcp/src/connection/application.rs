@@ -5,13 +5,14 @@ use spindle_wire::Payload;
 
 use super::{Connection, ConnectionEvent};
 use crate::recovery::Trigger;
+use crate::types::DataOffset;
 
 /// What is known about the application that writes.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     /// The application must be notified when the peer has acknowledged all data before this offset. `None` if the
     /// application did not request a notification.
-    pub(super) watched: Option<u64>,
+    pub(super) watched: Option<DataOffset>,
     /// The last write did not fit completely. The writer will provide the rest, which counts as new data (FUSO
     /// section 4.1).
     pub(super) blocked: bool,
@@ -50,7 +51,7 @@ impl Connection {
     }
 
     /// Requests one [`ConnectionEvent::Acknowledged`] event when all data before `offset` are acknowledged.
-    pub(crate) fn watch_acknowledged(&mut self, offset: u64) {
+    pub(crate) fn watch_acknowledged(&mut self, offset: DataOffset) {
         self.writer.watched = Some(offset);
         self.notify_acknowledged();
     }

@@ -11,28 +11,28 @@ use super::reinjection::FRAGMENT;
 use super::transmit::Purpose;
 use crate::scheduler::Candidate;
 use crate::subflow::{Origin, Subflow};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 
 /// Pieces of data in order of their offsets, and their total number of bytes.
 #[derive(Debug, Default)]
 struct Pieces {
-    queue: VecDeque<(u64, Payload)>,
+    queue: VecDeque<(DataOffset, Payload)>,
     bytes: u64,
 }
 
 impl Pieces {
     /// Adds data behind all other pieces.
-    fn push(&mut self, offset: u64, payload: Payload) {
+    fn push(&mut self, offset: DataOffset, payload: Payload) {
         self.bytes += payload.len() as u64;
         self.queue.push_back((offset, payload));
     }
 
-    fn first_offset(&self) -> Option<u64> {
+    fn first_offset(&self) -> Option<DataOffset> {
         self.queue.front().map(|p| p.0)
     }
 
     /// Takes at most `most` bytes of the first piece.
-    fn take(&mut self, most: u64) -> Option<(u64, Payload)> {
+    fn take(&mut self, most: u64) -> Option<(DataOffset, Payload)> {
         let (offset, payload) = self.queue.pop_front()?;
         let (len, cut) = (payload.len(), payload.len().min(most as usize));
         if cut < len {
@@ -70,7 +70,7 @@ impl Assigned {
         queue.map_or(0, |q| q.1.bytes)
     }
 
-    fn push(&mut self, id: SubflowId, offset: u64, payload: Payload) {
+    fn push(&mut self, id: SubflowId, offset: DataOffset, payload: Payload) {
         self.queue_of(id).push(offset, payload);
     }
 
@@ -84,7 +84,7 @@ impl Assigned {
     }
 
     /// Takes at most `most` bytes of the first piece of subflow `id`.
-    pub(super) fn take(&mut self, id: SubflowId, most: u64) -> Option<(u64, Payload)> {
+    pub(super) fn take(&mut self, id: SubflowId, most: u64) -> Option<(DataOffset, Payload)> {
         let at = self.queues.iter().position(|q| q.0 == id)?;
         let taken = self.queues[at].1.take(most);
         if self.queues[at].1.bytes == 0 {
@@ -100,22 +100,22 @@ impl Assigned {
 
     /// The lowest data offset that waits.
     #[inline(never)] // only schedulers that assign ahead of windows
-    fn first_offset(&self) -> Option<u64> {
+    fn first_offset(&self) -> Option<DataOffset> {
         let first = self.queues.iter().filter_map(|q| q.1.first_offset());
         first.min()
     }
 
     /// Whether the byte at `offset` waits on any subflow.
-    pub(super) fn holds(&self, offset: u64) -> bool {
+    pub(super) fn holds(&self, offset: DataOffset) -> bool {
         self.queues.iter().any(|(_, pieces)| {
             let after = pieces.queue.partition_point(|p| p.0 <= offset);
             let piece = after.checked_sub(1).and_then(|at| pieces.queue.get(at));
-            piece.is_some_and(|(from, payload)| offset < from + payload.len() as u64)
+            piece.is_some_and(|(from, payload)| offset < *from + payload.len() as u64)
         })
     }
 
     /// The subflow whose first waiting piece begins at `offset`.
-    fn holder(&self, offset: u64) -> Option<SubflowId> {
+    fn holder(&self, offset: DataOffset) -> Option<SubflowId> {
         let next = |q: &Pieces| q.first_offset() == Some(offset);
         self.queues.iter().find(|q| next(&q.1)).map(|q| q.0)
     }
@@ -150,7 +150,7 @@ impl Connection {
 
     /// The lowest data offset that was never sent. No acknowledgement can be beyond it.
     #[inline]
-    pub(super) fn sent_to(&self) -> u64 {
+    pub(super) fn sent_to(&self) -> DataOffset {
         if self.scheduling.assigned.is_empty() {
             return self.send.nxt;
         }
@@ -227,10 +227,10 @@ impl Connection {
             }
             self.find_assignable();
             let (una, nxt) = (self.send.una, self.send.nxt);
-            let picked = self
-                .scheduling
-                .scheduler
-                .pick(&self.scheduling.candidates, una, nxt, len);
+            let picked =
+                self.scheduling
+                    .scheduler
+                    .pick(&self.scheduling.candidates, una.0, nxt.0, len);
             let Some(i) = picked.and_then(|a| self.index(a.subflow)) else {
                 return any;
             };
@@ -257,7 +257,7 @@ impl Connection {
                 self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
-                    carried_to: s.scheduling.redundant_next,
+                    carried_to: s.scheduling.redundant_next.0,
                     queued: s.tx.board.outstanding() + self.scheduling.assigned.bytes(s.id),
                     cwnd: s.tx.cc.cwnd(),
                     pacing_rate: s.tx.pacing_rate(),
@@ -271,12 +271,18 @@ impl Connection {
 mod tests {
     use super::*;
 
+    /// Takes at most 60 bytes.
+    fn take(assigned: &mut Assigned, id: SubflowId) -> Option<(u64, Payload)> {
+        let (offset, payload) = assigned.take(id, 60)?;
+        Some((offset.0, payload))
+    }
+
     #[test]
     fn pieces_are_taken_in_order_of_offsets_and_cut() {
         let mut a = Assigned::default();
-        a.push(SubflowId(1), 0, Payload::Length(100));
-        a.push(SubflowId(1), 200, Payload::Length(50));
-        a.push(SubflowId(2), 100, Payload::Length(100));
+        a.push(SubflowId(1), DataOffset(0), Payload::Length(100));
+        a.push(SubflowId(1), DataOffset(200), Payload::Length(50));
+        a.push(SubflowId(2), DataOffset(100), Payload::Length(100));
         assert_eq!(
             (
                 a.bytes(SubflowId(1)),
@@ -285,33 +291,36 @@ mod tests {
             ),
             (150, 100, 0)
         );
-        assert_eq!(a.take(SubflowId(1), 60), Some((0, Payload::Length(60))));
-        assert_eq!(a.take(SubflowId(1), 60), Some((60, Payload::Length(40))));
-        assert_eq!(a.take(SubflowId(1), 60), Some((200, Payload::Length(50))));
-        assert_eq!(a.take(SubflowId(1), 60), None);
-        a.push(SubflowId(3), 250, Payload::Length(10));
-        a.push(SubflowId(4), 50, Payload::Length(10));
+        assert_eq!(take(&mut a, SubflowId(1)), Some((0, Payload::Length(60))));
+        assert_eq!(take(&mut a, SubflowId(1)), Some((60, Payload::Length(40))));
+        assert_eq!(take(&mut a, SubflowId(1)), Some((200, Payload::Length(50))));
+        assert_eq!(take(&mut a, SubflowId(1)), None);
+        a.push(SubflowId(3), DataOffset(250), Payload::Length(10));
+        a.push(SubflowId(4), DataOffset(50), Payload::Length(10));
         a.move_to(SubflowId(3), |id| id == SubflowId(2));
         assert_eq!(
             (a.total(), a.bytes(SubflowId(2)), a.bytes(SubflowId(3))),
             (120, 100, 20)
         );
         assert_eq!(
-            (a.first_offset(), a.holder(50)),
-            (Some(50), Some(SubflowId(3)))
+            (a.first_offset(), a.holder(DataOffset(50))),
+            (Some(DataOffset(50)), Some(SubflowId(3)))
         );
         assert_eq!(
-            [49, 50, 59, 60, 199, 200].map(|at| a.holds(at)),
+            [49, 50, 59, 60, 199, 200].map(|at| a.holds(DataOffset(at))),
             [false, true, true, false, true, false]
         );
         assert_eq!(
-            a.take(SubflowId(3), 60),
+            take(&mut a, SubflowId(3)),
             Some((50, Payload::Length(10))),
             "by offset"
         );
-        assert_eq!(a.take(SubflowId(3), 60), Some((250, Payload::Length(10))));
+        assert_eq!(take(&mut a, SubflowId(3)), Some((250, Payload::Length(10))));
         a.move_to(SubflowId(5), |_| false);
-        assert_eq!(a.take(SubflowId(5), 100), Some((100, Payload::Length(100))));
+        assert_eq!(
+            a.take(SubflowId(5), 100),
+            Some((DataOffset(100), Payload::Length(100)))
+        );
         assert!(a.is_empty());
     }
 }

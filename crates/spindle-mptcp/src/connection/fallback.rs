@@ -35,7 +35,7 @@ pub(super) struct PendingFallbackSignals {
     /// The infinite mapping. All data carry it until data that were sent with it are acknowledged.
     mapping: Option<Mapping>,
     /// End position of the data that were sent without it.
-    before: u64,
+    before: SubflowPosition,
     /// Data sequence number of the peer's first byte, while its infinite mapping may still arrive.
     first_remote_dsn: Option<u64>,
     /// A mapping that arrived since then has determined the data offsets of arriving data.
@@ -200,7 +200,7 @@ impl Connection {
             fail: None,
             mapping: Some(Mapping {
                 dsn: self.numbers.sent.number(dsn),
-                ssn: self.send.una.wrapping_sub(sent_delta) as u32,
+                ssn: sent_delta.position_of(self.send.una).relative_number(),
                 len: 0,
                 checksum: mp.checksum.then_some(0),
             }),
@@ -215,10 +215,10 @@ impl Connection {
 
     /// Data offset minus position of outstanding and later data. `None` if it is not the same for all of them,
     /// or if the data level misses data that the subflow acknowledged.
-    fn outstanding_in_one_piece(&self, i: usize) -> Option<u64> {
+    fn outstanding_in_one_piece(&self, i: usize) -> Option<MappingDelta> {
         let tx = &self.subflows[i].tx;
         let fin = u64::from(tx.board.back().is_some_and(|s| s.fin));
-        let delta = self.sent_to().wrapping_sub(tx.nxt - fin);
+        let delta = MappingDelta::between(self.sent_to(), tx.nxt - fin);
         // Without its option a parity is treated as data.
         if tx.board.iter().any(Sent::is_parity) {
             return None;
@@ -226,7 +226,7 @@ impl Connection {
         let one = tx
             .board
             .iter()
-            .filter_map(|s| Some(s.map?.offset.wrapping_sub(s.start)))
+            .filter_map(|s| Some(MappingDelta::between(s.map?.offset, s.start)))
             .all(|d| d == delta);
         let oldest = tx.board.front().and_then(|s| s.map);
         let whole = oldest.map_or(self.sent_to(), |m| m.offset) <= self.send.una;
@@ -366,8 +366,7 @@ impl Connection {
         }
         let fin = u64::from(sf.tx.board.back().is_some_and(|s| s.fin));
         let apart = self.mp.as_ref().is_some_and(|m| m.apart);
-        // The SYN precedes the data.
-        !apart && self.sent_to() == sf.tx.nxt.wrapping_sub(1 + fin)
+        !apart && self.sent_to() == MappingDelta::WHOLE_STREAM.offset_of(sf.tx.nxt - fin)
     }
 
     /// Before the peer has sent a DSS, data without a DSS mean that options do not pass. So the connection

@@ -145,10 +145,6 @@ impl Connection {
     /// MPTCP was negotiated, so data-level windows and segment sizes apply to subflow `i`.
     fn begin_multipath(&mut self, i: usize) {
         self.subflows[i].reserve_options(self.numbers.dss_len());
-        self.send.right_edge = self
-            .send
-            .right_edge
-            .max(u64::from(u16::MAX).min(self.send.right_edge));
         if i == 0 && self.role == Role::Server {
             self.begin_to_scatter();
         }

@@ -4,6 +4,7 @@
 use spindle_units::{Duration, Instant};
 
 use super::{Connection, ConnectionEvent, autotune};
+use crate::types::DataOffset;
 
 /// Bytes that a stored piece or mapping takes in addition to its payload: an entry of a tree or list with its
 /// share of the node, measured at 40 to 70 bytes.
@@ -162,7 +163,7 @@ impl Connection {
 
     /// The peer's window now ends at this offset.
     #[inline]
-    pub(super) fn move_right_edge(&mut self, edge: u64) {
+    pub(super) fn move_right_edge(&mut self, edge: DataOffset) {
         if edge > self.send.right_edge {
             self.timers.shut_since = None;
         }
@@ -174,7 +175,7 @@ impl Connection {
     }
 
     #[cold] // a closed window
-    fn move_edge_of_shut_window(&mut self, edge: u64) {
+    fn move_edge_of_shut_window(&mut self, edge: DataOffset) {
         let full = self.writable() == 0;
         self.send.right_edge = edge;
         if full && self.writable() > 0 {
@@ -185,7 +186,8 @@ impl Connection {
     /// For how long no byte has moved, or less than an eighth of the `held` bytes since the first call under
     /// this pressure. A peer that accepts a byte now and then makes no progress.
     pub(crate) fn stalled_for(&mut self, now: Instant, held: u64) -> Duration {
-        let moved = self.send.una + self.recv.next().since_start() - self.recv.readable();
+        let moved =
+            self.send.una.since_start() + self.recv.next().since_start() - self.recv.readable();
         let mark = self.memory.mark.get_or_insert((now, moved));
         if moved - mark.1 > held / 8 {
             *mark = (now, moved);

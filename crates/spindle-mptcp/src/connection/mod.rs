@@ -80,9 +80,8 @@ pub(crate) enum ConnectionEvent {
     JoinFailed(SubflowId),
     Readable,
     Writable,
-    /// All data that the application watches are acknowledged. The value is the acknowledged data offset: bytes
-    /// from the beginning of the stream.
-    Acknowledged(u64),
+    /// All data that the application watches are acknowledged. The value is the data-level acknowledgement.
+    Acknowledged(DataOffset),
     PeerClosed,
     Closed(CloseReason),
 }
@@ -149,8 +148,13 @@ impl MpState {
 
     /// Data sequence number on the wire for one of our data offsets. The first byte has the IDSN plus one,
     /// because the IDSN itself is the number of the SYN.
-    fn dsn(&self, offset: u64) -> u64 {
-        self.idsn_local.wrapping_add(1).wrapping_add(offset)
+    fn dsn(&self, offset: DataOffset) -> u64 {
+        offset.sequence_number(self.first_dsn())
+    }
+
+    /// Data sequence number of our first byte.
+    fn first_dsn(&self) -> u64 {
+        self.idsn_local.wrapping_add(1)
     }
 
     /// Data sequence number on the wire for one of the peer's data offsets.

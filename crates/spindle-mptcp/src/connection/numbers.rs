@@ -106,7 +106,7 @@ impl Connection {
     /// Called before new data are sent. Makes their numbers wide if 32 bits could be ambiguous.
     #[inline]
     pub(super) fn note_sent(&mut self, now: Instant) {
-        if self.mp.is_some() && self.numbers.sent.advance(now, DataOffset(self.send.nxt)) {
+        if self.mp.is_some() && self.numbers.sent.advance(now, self.send.nxt) {
             self.widen_options();
         }
     }

@@ -11,7 +11,12 @@ use crate::types::{DataOffset, SubflowPosition};
 
 impl Connection {
     /// The options of a data segment whose first byte is at `position`, without timestamps and SACK.
-    pub(super) fn data_options(&self, i: usize, position: u64, map: Option<SentMap>) -> Options {
+    pub(super) fn data_options(
+        &self,
+        i: usize,
+        position: SubflowPosition,
+        map: Option<SentMap>,
+    ) -> Options {
         let mut options = Options::default();
         self.put_data_options(&mut options, i, position, map);
         options
@@ -23,7 +28,7 @@ impl Connection {
         &self,
         options: &mut Options,
         i: usize,
-        position: u64,
+        position: SubflowPosition,
         map: Option<SentMap>,
     ) {
         if let Some(mp) = self.multipath() {
@@ -39,7 +44,7 @@ impl Connection {
         &self,
         mp: &MpState,
         i: usize,
-        position: u64,
+        position: SubflowPosition,
         map: Option<SentMap>,
     ) -> Options {
         let mut options = Options::default();
@@ -56,13 +61,11 @@ impl Connection {
             options.rare_mut().mp_capable = Some(option);
             return options;
         }
-        let before = u64::from(map.before);
+        let dsn = mp.dsn(map.offset).wrapping_sub(u64::from(map.before));
+        let ssn = position.relative_number();
         let mapping = Mapping {
-            dsn: self
-                .numbers
-                .sent
-                .number(mp.dsn(map.offset.wrapping_sub(before))),
-            ssn: position.wrapping_sub(before) as u32,
+            dsn: self.numbers.sent.number(dsn),
+            ssn: ssn.wrapping_sub(u32::from(map.before)),
             len: map.len,
             checksum: map.checksum,
         };
@@ -75,8 +78,9 @@ impl Connection {
     }
 
     /// The client's first data carry the keys instead of a DSS (RFC 8684, section 3.1).
-    pub(super) fn first_data_keys(&self, i: usize, position: u64) -> Option<MpCapable> {
-        let first = position == 1 && self.subflows[i].origin == Origin::Initial;
+    pub(super) fn first_data_keys(&self, i: usize, position: SubflowPosition) -> Option<MpCapable> {
+        let first =
+            position == SubflowPosition::FIRST_BYTE && self.subflows[i].origin == Origin::Initial;
         if first { self.owed_keys() } else { None }
     }
 

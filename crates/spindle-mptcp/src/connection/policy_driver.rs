@@ -18,36 +18,35 @@ use crate::secrets::Generator;
 use crate::subflow::scoreboard::Scoreboard;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, Subflow};
-use crate::types::Eligibility;
-use crate::types::SubflowId;
+use crate::types::{DataOffset, Eligibility, SubflowId, SubflowPosition};
 
 /// Data offsets that were copied proactively and are not acknowledged yet. No byte is copied twice, whichever
 /// subflows carry it by now (FUSO section 3.2).
 #[derive(Debug, Default)]
 pub(super) struct Copied {
-    offsets: Ranges,
+    offsets: Ranges<DataOffset>,
     /// Copies made so far.
     made: u64,
     /// The values with which the subflows' views were last drawn: the data-level acknowledgement, the
     /// eligibility for copies, and the number of copies made by then.
-    drawn_with: (u64, Eligibility, u64),
+    drawn_with: (DataOffset, Eligibility, u64),
 }
 
 impl Copied {
-    fn insert(&mut self, start: u64, end: u64) {
+    fn insert(&mut self, start: DataOffset, end: DataOffset) {
         self.made += 1;
         self.offsets.insert(start, end);
     }
 
-    fn overlaps(&self, start: u64, end: u64) -> bool {
+    fn overlaps(&self, start: DataOffset, end: DataOffset) -> bool {
         self.offsets.overlaps(start, end)
     }
 
-    fn begins_below(&self, offset: u64) -> bool {
+    fn begins_below(&self, offset: DataOffset) -> bool {
         self.offsets.first().is_some_and(|r| r.0 < offset)
     }
 
-    fn forget_below(&mut self, offset: u64) {
+    fn forget_below(&mut self, offset: DataOffset) {
         self.offsets.remove_below(offset);
     }
 }
@@ -187,7 +186,7 @@ impl Connection {
         let data_acked = if self.is_multipath() {
             self.send.una
         } else {
-            0
+            DataOffset::START
         };
         // Segments that are acknowledged or not eligible stay so, unless the data-level acknowledgement moves
         // back or the eligibility changes.
@@ -208,8 +207,9 @@ impl Connection {
         let copied = &self.policy.copied;
         let is_valid = |v: &SubflowView| {
             let whole = v.oldest_unprotected.is_none_or(|s| {
-                let end = s.offset + u64::from(s.len);
-                end > data_acked && !copied.overlaps(s.offset, end)
+                let offset = DataOffset(s.offset);
+                let end = offset + u64::from(s.len);
+                end > data_acked && !copied.overlaps(offset, end)
             });
             whole && (same || v.uncoded.is_none())
         };
@@ -267,13 +267,14 @@ impl Connection {
                 position,
                 on,
                 window,
-            } => self.copy(now, of, position, on, window),
+            } => self.copy(now, of, SubflowPosition(position), on, window),
             Action::Repeat {
                 of,
                 position,
                 window,
             } => {
                 let i = self.index(of)?;
+                let position = SubflowPosition(position);
                 let sent = self.subflows[i].tx.board.get(position)?;
                 let len = sent.payload.len() as u64;
                 if window == Window::Inside && !self.subflows[i].tx.has_room(len) {
@@ -281,7 +282,9 @@ impl Connection {
                 }
                 self.repeat(now, i, position, SendKind::Repeat)
             }
-            Action::Parity { of, first, end } => self.send_parity(now, of, first, end),
+            Action::Parity { of, first, end } => {
+                self.send_parity(now, of, SubflowPosition(first), SubflowPosition(end))
+            }
             Action::BlockParity {
                 of,
                 first,
@@ -292,7 +295,7 @@ impl Connection {
             } => {
                 let ask = ParityRequest {
                     of,
-                    first,
+                    first: SubflowPosition(first),
                     segments,
                     index,
                     parities,
@@ -303,7 +306,10 @@ impl Connection {
             Action::Repair { of, position } => {
                 let i = self.index(of)?;
                 let board = &mut self.subflows[i].tx.board;
-                let start = board.get(position).filter(|s| !s.sacked)?.start;
+                let start = board
+                    .get(SubflowPosition(position))
+                    .filter(|s| !s.sacked)?
+                    .start;
                 board.mark_lost(start);
                 self.repeat(now, i, start, SendKind::Retransmission)
             }
@@ -325,7 +331,7 @@ impl Connection {
         let drop = DropView {
             now,
             subflow: sf.id,
-            position: u64::try_from(sf.send_position(dropped.first_seq()?)).ok()?,
+            position: SubflowPosition::from_signed(sf.send_position(dropped.first_seq()?))?.0,
         };
         let action = self.policy.sender.as_mut()?.on_drop(&drop);
         let (_, repair) = self.carry_out(now, action)?;
@@ -341,7 +347,7 @@ impl Connection {
         &mut self,
         now: Instant,
         of: SubflowId,
-        position: u64,
+        position: SubflowPosition,
         on: SubflowId,
         window: Window,
     ) -> Option<(SubflowId, Segment)> {
@@ -377,7 +383,7 @@ impl Connection {
 #[derive(Clone, Copy, Debug)]
 struct ViewRules<'a> {
     /// Data are acknowledged up to here.
-    data_acked: u64,
+    data_acked: DataOffset,
     eligibility: Eligibility,
     /// Maximum number of segments in a run. 0 disables the search for runs.
     longest_block: usize,
@@ -409,10 +415,10 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
         in_flight: s.tx.in_flight(),
         window_room: s.tx.window_room(),
         mss: s.tx.mss,
-        acked_to: s.tx.una,
+        acked_to: s.tx.una.0,
         oldest_unprotected: oldest.filter(|_| !s.dead),
         uncoded: uncoded.filter(|_| !s.dead),
-        coded_to: s.tx.board.coded_to(),
+        coded_to: s.tx.board.coded_to().0,
     }
 }
 
@@ -426,7 +432,7 @@ fn first_run(s: &mut Subflow, rules: &ViewRules<'_>) -> Option<RunView> {
     let board = &mut s.tx.board;
     let run = board.first_run(rules.longest_block, longest, is_over)?;
     Some(RunView {
-        first: run.first,
+        first: run.first.0,
         segments: run.segments,
         parity_len: run.longest as u32 + rules.header_room as u32,
     })
@@ -436,19 +442,19 @@ fn first_run(s: &mut Subflow, rules: &ViewRules<'_>) -> Option<RunView> {
 /// skipped and marked as protected.
 fn oldest_uncopied(
     board: &mut Scoreboard,
-    data_acked: u64,
+    data_acked: DataOffset,
     eligibility: Eligibility,
     copied: &Copied,
 ) -> Option<SegmentView> {
     loop {
         let s = board.next_unprotected(data_acked, eligibility)?;
         let (position, len) = (s.start, s.payload.len() as u32);
-        let offset = s.map.map_or(0, |m| m.offset);
+        let offset = s.map.map_or(DataOffset::START, |m| m.offset);
         if !copied.overlaps(offset, offset + u64::from(len)) {
             return Some(SegmentView {
-                position,
+                position: position.0,
                 len,
-                offset,
+                offset: offset.0,
                 sent_at: s.sent_at,
             });
         }

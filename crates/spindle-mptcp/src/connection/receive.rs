@@ -153,7 +153,7 @@ impl Connection {
             return both || !seg.flags.contains(Flags::ACK);
         }
         // A segment that does not acknowledge our SYN completes nothing and proves nothing about MPTCP.
-        if !seg.flags.contains(Flags::ACK) || seg.ack != sf.seq(1) {
+        if !seg.flags.contains(Flags::ACK) || seg.ack != sf.seq(SubflowPosition::FIRST_BYTE) {
             return true;
         }
         match sf.origin {
@@ -189,7 +189,8 @@ impl Connection {
                     // Simultaneous open: MPTCP does not define it, so the connection uses plain TCP.
                     self.mp = None;
                 }
-                self.send.right_edge = self.subflows[i].peer_window.current.max(arrival.window);
+                let window = self.subflows[i].peer_window.current.max(arrival.window);
+                self.send.right_edge = DataOffset::START + window;
                 self.connected = true;
                 self.timers.stalled_since = None;
                 self.outbox.push_event(ConnectionEvent::Connected);
@@ -265,7 +266,7 @@ impl Connection {
     #[cold] // only for a recorded flow
     fn trace_acked(&mut self, now: Instant, i: usize) {
         let sf = &self.subflows[i];
-        let (id, position, data) = (sf.id, sf.tx.una, self.send.una);
+        let (id, position, data) = (sf.id, sf.tx.una.0, self.send.una.0);
         let (cwnd, in_flight) = (sf.tx.cc.cwnd(), sf.tx.in_flight());
         let acked = TraceKind::Acked { position, data };
         self.outbox.trace.add(now, id, acked);
@@ -287,7 +288,7 @@ impl Connection {
         self.move_right_edge(self.send.una + window);
     }
 
-    pub(super) fn on_data_acked(&mut self, offset: u64) {
+    pub(super) fn on_data_acked(&mut self, offset: DataOffset) {
         if offset <= self.send.una {
             return;
         }
@@ -387,7 +388,7 @@ impl Connection {
         let Some(mp) = self.multipath() else {
             return false;
         };
-        let offset = dsn.wrapping_sub(mp.dsn(0));
+        let offset = DataOffset::of_sequence_number(dsn, mp.first_dsn());
         let sent = self.sent_to() + u64::from(self.teardown.data_fin_sent);
         let oldest = self.send.una.saturating_sub(self.buffers.send());
         self.awaits_fallback() || (oldest..sent).contains(&offset)
@@ -440,7 +441,7 @@ impl Connection {
         }
     }
 
-    fn on_data_ack(&mut self, now: Instant, i: usize, offset: u64, seg: &Segment) {
+    fn on_data_ack(&mut self, now: Instant, i: usize, offset: DataOffset, seg: &Segment) {
         let before = self.send.una;
         if self.teardown.data_fin_sent && offset > self.send.written {
             self.teardown.data_fin_acked = true;

@@ -9,7 +9,7 @@ use spindle_wire::{Payload, Segment};
 use super::Connection;
 use super::transmit::Purpose;
 use crate::subflow::Subflow;
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 
 /// Linux keeps written data in fragments of a page allocation of 32 KiB, and reinjects one fragment at a time.
 pub(super) const FRAGMENT: u64 = 32 << 10;
@@ -25,7 +25,7 @@ struct Reinjection {
 /// Data that wait for reinjection, by data offset.
 #[derive(Debug, Default)]
 pub(super) struct Reinjections {
-    queue: BTreeMap<u64, Reinjection>,
+    queue: BTreeMap<DataOffset, Reinjection>,
     opportunistic: Opportunistic,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Reinjections {
 #[derive(Debug, Default)]
 struct Opportunistic {
     /// Data below this offset were already sent again.
-    to: u64,
+    to: DataOffset,
     /// Number of segments of the latest round, and how many of them are not sent yet.
     burst: u64,
     left: u64,
@@ -46,7 +46,7 @@ struct Opportunistic {
 impl Opportunistic {
     /// Begins a round. Everything before the round has arrived. If rounds follow each other and `grows` is set,
     /// each is about twice as long as the one before.
-    fn begin(&mut self, now: Instant, una: u64, holder: SubflowId, grows: bool) {
+    fn begin(&mut self, now: Instant, una: DataOffset, holder: SubflowId, grows: bool) {
         // The length saturates, because a peer can let the window block again without limit.
         let longer = self.burst.saturating_mul(2).saturating_add(1);
         self.burst = if grows { longer } else { 1 };
@@ -64,7 +64,12 @@ impl Reinjections {
 
     /// Adds the segment at `offset`, which subflow `not_on` failed to deliver, unless a segment at this offset
     /// that is at least as long already waits.
-    pub(super) fn insert(&mut self, offset: u64, payload: Payload, not_on: Option<SubflowId>) {
+    pub(super) fn insert(
+        &mut self,
+        offset: DataOffset,
+        payload: Payload,
+        not_on: Option<SubflowId>,
+    ) {
         let waits = self.queue.get(&offset);
         if waits.is_none_or(|r| r.payload.len() < payload.len()) {
             self.queue.insert(offset, Reinjection { payload, not_on });
@@ -72,9 +77,9 @@ impl Reinjections {
     }
 
     /// Drops data that end at or below `offset`.
-    fn forget_below(&mut self, offset: u64) {
+    fn forget_below(&mut self, offset: DataOffset) {
         while let Some(first) = self.queue.first_entry()
-            && first.key() + first.get().payload.len() as u64 <= offset
+            && *first.key() + first.get().payload.len() as u64 <= offset
         {
             first.remove();
         }
@@ -351,8 +356,9 @@ mod tests {
     fn length_of_successive_rounds_saturates_at_the_largest_number() {
         let mut o = Opportunistic::default();
         let mut bursts = Vec::new();
-        for una in 0..100 {
-            o.begin(Instant::ZERO, una, SubflowId(0), una > 0);
+        for round in 0..100 {
+            let una = DataOffset(round);
+            o.begin(Instant::ZERO, una, SubflowId(0), round > 0);
             bursts.push(o.burst);
         }
         assert_eq!(bursts[..4], [1, 3, 7, 15]);

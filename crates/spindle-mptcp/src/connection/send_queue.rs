@@ -1,11 +1,13 @@
 //! The data level's sending side: data that the application wrote, data that were sent, and data that are
-//! acknowledged. Positions are data offsets: bytes since the start of the stream.
+//! acknowledged.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use spindle_units::prefetch;
 use spindle_wire::Payload;
+
+use crate::types::DataOffset;
 
 /// A write of at least this many segments is not copied to join it with other writes.
 const LARGE_WRITE: usize = 8;
@@ -15,14 +17,14 @@ const LARGE_WRITE: usize = 8;
 /// entry.
 #[derive(Debug)]
 struct Taken {
-    offset: u64,
+    offset: DataOffset,
     payload: Payload,
     /// Bytes of each segment.
     unit: usize,
 }
 
 impl Taken {
-    fn end(&self) -> u64 {
+    fn end(&self) -> DataOffset {
         self.offset + self.payload.len() as u64
     }
 
@@ -51,13 +53,13 @@ pub(crate) struct SendQueue {
     /// transmission.
     unacked: VecDeque<Taken>,
     /// Lowest offset not acknowledged at the data level.
-    pub(crate) una: u64,
+    pub(crate) una: DataOffset,
     /// Next offset to be sent for the first time.
-    pub(crate) nxt: u64,
+    pub(crate) nxt: DataOffset,
     /// Offset of the first byte after the last byte written.
-    pub(crate) written: u64,
+    pub(crate) written: DataOffset,
     /// Right edge of the peer's window.
-    pub(crate) right_edge: u64,
+    pub(crate) right_edge: DataOffset,
     /// The data were dropped with the connection.
     discarded: bool,
 }
@@ -103,7 +105,7 @@ impl SendQueue {
 
     /// Bytes that the peer's window allows.
     pub(crate) fn window(&self) -> u64 {
-        self.right_edge.saturating_sub(self.nxt)
+        self.right_edge.saturating_since(self.nxt)
     }
 
     /// Accepts data from the application. The caller has checked that there is room.
@@ -137,7 +139,7 @@ impl SendQueue {
 
     /// Takes the next `len` bytes that will be sent for the first time, in segments of `unit` bytes. `len` is
     /// at most [`Self::unsent_bytes`], and neither argument is zero.
-    pub(crate) fn take(&mut self, len: usize, unit: usize) -> (u64, Payload) {
+    pub(crate) fn take(&mut self, len: usize, unit: usize) -> (DataOffset, Payload) {
         let payload = self.take_payload(len);
         let offset = self.nxt;
         self.nxt += len as u64;
@@ -187,7 +189,7 @@ impl SendQueue {
     }
 
     /// The sent segment that begins at or contains `offset`, if it is not acknowledged yet.
-    pub(crate) fn sent_at(&self, offset: u64) -> Option<(u64, Payload)> {
+    pub(crate) fn sent_at(&self, offset: DataOffset) -> Option<(DataOffset, Payload)> {
         let i = self.unacked.partition_point(|t| t.end() <= offset);
         let taken = self.unacked.get(i).filter(|t| t.offset <= offset)?;
         let inside = (offset - taken.offset) as usize;
@@ -199,9 +201,9 @@ impl SendQueue {
 
     /// The data level acknowledged everything below `offset`. Returns the number of bytes that are newly
     /// acknowledged.
-    pub(crate) fn acknowledge(&mut self, offset: u64) -> u64 {
+    pub(crate) fn acknowledge(&mut self, offset: DataOffset) -> u64 {
         let offset = offset.min(self.nxt);
-        let news = offset.saturating_sub(self.una);
+        let news = offset.saturating_since(self.una);
         self.una = self.una.max(offset);
         while self.unacked.front().is_some_and(|t| t.end() <= self.una) {
             self.unacked.pop_front();
@@ -231,6 +233,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Offset and payload of the sent segment that contains `offset`.
+    fn sent_at(q: &SendQueue, offset: u64) -> Option<(u64, Payload)> {
+        let (start, payload) = q.sent_at(DataOffset(offset))?;
+        Some((start.0, payload))
+    }
+
     proptest! {
         #[test]
         fn bytes_are_taken_in_order_of_writes(writes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
@@ -245,7 +253,7 @@ mod tests {
                 let len = len.min(q.unsent_bytes() as usize);
                 if len == 0 { break; }
                 let (offset, p) = q.take(len, len);
-                prop_assert_eq!(offset as usize, out.len());
+                prop_assert_eq!(offset, DataOffset(out.len() as u64));
                 let Payload::Bytes(b) = p else { panic!("bytes stay bytes") };
                 out.extend_from_slice(&b);
                 prop_assert_eq!(q.sent_at(offset).map(|s| s.0), Some(offset));
@@ -280,12 +288,12 @@ mod tests {
         q.write(Payload::Length(100));
         q.write(Payload::Length(50));
         assert_eq!(q.take(120, 120).1, Payload::Length(120));
-        assert_eq!(q.take(30, 20).0, 120);
-        assert_eq!(q.acknowledge(120), 120);
-        assert_eq!(q.sent_at(10), None);
-        assert_eq!(q.sent_at(130), Some((120, Payload::Length(20))));
-        assert_eq!(q.sent_at(145), Some((140, Payload::Length(10))));
-        assert_eq!(q.acknowledge(1000), 30, "no more than was sent");
+        assert_eq!(q.take(30, 20).0, DataOffset(120));
+        assert_eq!(q.acknowledge(DataOffset(120)), 120);
+        assert_eq!(sent_at(&q, 10), None);
+        assert_eq!(sent_at(&q, 130), Some((120, Payload::Length(20))));
+        assert_eq!(sent_at(&q, 145), Some((140, Payload::Length(10))));
+        assert_eq!(q.acknowledge(DataOffset(1000)), 30, "no more than was sent");
     }
 
     #[test]
@@ -293,18 +301,22 @@ mod tests {
         let mut q = SendQueue::default();
         q.write(Payload::Length(1000));
         (0..9).for_each(|_| assert_eq!(q.take(100, 100).1, Payload::Length(100)));
-        assert_eq!((q.unacked.len(), q.sent_at(250).unwrap().0), (1, 200));
-        assert_eq!(q.take(60, 100).0, 900);
-        assert_eq!(q.take(40, 100).0, 960, "not at a boundary: separate");
+        assert_eq!((q.unacked.len(), sent_at(&q, 250).unwrap().0), (1, 200));
+        assert_eq!(q.take(60, 100).0, DataOffset(900));
+        assert_eq!(
+            q.take(40, 100).0,
+            DataOffset(960),
+            "not at a boundary: separate"
+        );
         assert_eq!(q.unacked.len(), 2);
-        assert_eq!(q.sent_at(955), Some((900, Payload::Length(60))));
-        assert_eq!(q.sent_at(961), Some((960, Payload::Length(40))));
-        assert_eq!(q.acknowledge(500), 500);
-        assert_eq!(q.sent_at(499), None, "acknowledged");
-        assert_eq!(q.sent_at(500), Some((500, Payload::Length(100))));
-        assert_eq!(q.acknowledge(550), 50);
-        assert_eq!(q.sent_at(500), Some((500, Payload::Length(100))));
-        assert_eq!(q.acknowledge(960), 410);
+        assert_eq!(sent_at(&q, 955), Some((900, Payload::Length(60))));
+        assert_eq!(sent_at(&q, 961), Some((960, Payload::Length(40))));
+        assert_eq!(q.acknowledge(DataOffset(500)), 500);
+        assert_eq!(sent_at(&q, 499), None, "acknowledged");
+        assert_eq!(sent_at(&q, 500), Some((500, Payload::Length(100))));
+        assert_eq!(q.acknowledge(DataOffset(550)), 50);
+        assert_eq!(sent_at(&q, 500), Some((500, Payload::Length(100))));
+        assert_eq!(q.acknowledge(DataOffset(960)), 410);
         assert_eq!(q.unacked.len(), 1);
     }
 }

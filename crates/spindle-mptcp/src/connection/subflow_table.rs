@@ -601,6 +601,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::subflow::{InitialNumbers, NewSubflow, Origin};
+    use crate::types::SubflowPosition;
 
     fn subflow(id: SubflowId) -> Subflow {
         let at = |port| Endpoint::new([10, 0, 0, 1].into(), port);
@@ -628,7 +629,7 @@ mod tests {
             in_flight: s.tx.in_flight(),
             window_room: s.tx.window_room(),
             mss: s.tx.mss,
-            acked_to: s.tx.una,
+            acked_to: s.tx.una.0,
             oldest_unprotected: None,
             uncoded: None,
             coded_to: 0,
@@ -659,7 +660,7 @@ mod tests {
     #[test]
     fn ended_subflow_keeps_its_index_until_it_is_removed() {
         let mut all = three();
-        all[1].tx.una = 7;
+        all[1].tx.una = SubflowPosition(7);
         all.end(1);
         assert_eq!((all[1].id, all[1].state), (SubflowId(1), TcpState::Closed));
         assert_eq!(
@@ -697,7 +698,7 @@ mod tests {
         };
         assert_eq!(drawn(&mut all, &|_| true), [0, 1, 2]);
         assert_eq!(drawn(&mut all, &|_| true), []);
-        all[2].tx.una = 7;
+        all[2].tx.una = SubflowPosition(7);
         assert_eq!(drawn(&mut all, &|_| true), [2]);
         assert_eq!(drawn(&mut all, &|v| v.id != SubflowId::FIRST), [0]);
         all.push(subflow(SubflowId(3)));

@@ -16,7 +16,7 @@ use crate::subflow::output::OutputContext;
 use crate::subflow::scoreboard::SentMap;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, Subflow, TcpState};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
 /// The purpose of new sequence space, and whether the congestion window applies to it.
 #[derive(Clone, Copy, Debug)]
@@ -306,7 +306,7 @@ impl Connection {
         &mut self,
         now: Instant,
         i: usize,
-        start: u64,
+        start: SubflowPosition,
         kind: SendKind,
     ) -> Option<(SubflowId, Segment)> {
         let sent = self.subflows[i].tx.on_repeat(now, start, kind)?;
@@ -314,15 +314,15 @@ impl Connection {
         let parity = sent.is_parity();
         let id = self.subflows[i].id;
         let coded = if parity { self.coded(id, start) } else { None };
-        let offset = map.map_or(0, |m| m.offset);
+        let offset = map.map_or(DataOffset::START, |m| m.offset);
         let len = payload.len() as u32;
         self.outbox.trace.add(
             now,
             id,
             TraceKind::Sent {
                 kind,
-                offset: coded.map_or(offset, |c| c.0),
-                position: start,
+                offset: coded.map_or(offset, |c| c.0).0,
+                position: start.0,
                 len,
                 copy_of: None,
                 parity: coded.map(|c| c.1),
@@ -348,7 +348,7 @@ impl Connection {
         &mut self,
         now: Instant,
         i: usize,
-        offset: u64,
+        offset: DataOffset,
         payload: Payload,
         purpose: Purpose,
     ) -> (SubflowId, Segment) {
@@ -362,7 +362,7 @@ impl Connection {
         &mut self,
         now: Instant,
         i: usize,
-        (offset, payload): (u64, Payload),
+        (offset, payload): (DataOffset, Payload),
         purpose: Purpose,
         next: &mut Segment,
     ) -> SubflowId {
@@ -405,8 +405,8 @@ impl Connection {
         &mut self,
         now: Instant,
         id: SubflowId,
-        position: u64,
-        offset: u64,
+        position: SubflowPosition,
+        offset: DataOffset,
         (len, unit): (u32, u32),
         kind: SendKind,
     ) {
@@ -417,10 +417,15 @@ impl Connection {
     }
 
     /// The mapping of new sequence space at `position` for `payload`, which begins at data offset `offset`.
-    fn new_map(&self, position: u64, offset: u64, payload: &Payload) -> SentMap {
+    fn new_map(&self, position: SubflowPosition, offset: DataOffset, payload: &Payload) -> SentMap {
         let len = payload.len() as u16;
         let checksum = self.multipath().filter(|mp| mp.checksum).map(|mp| {
-            spindle_wire::dss_checksum_of(mp.dsn(offset), position as u32, len, [payload])
+            spindle_wire::dss_checksum_of(
+                mp.dsn(offset),
+                position.relative_number(),
+                len,
+                [payload],
+            )
         });
         SentMap {
             offset,
@@ -431,14 +436,21 @@ impl Connection {
     }
 
     #[cold] // only for a recorded flow
-    fn trace_burst(&mut self, now: Instant, i: usize, offset: u64, len: u32, purpose: Purpose) {
+    fn trace_burst(
+        &mut self,
+        now: Instant,
+        i: usize,
+        offset: DataOffset,
+        len: u32,
+        purpose: Purpose,
+    ) {
         let sf = &self.subflows[i];
         let (id, position) = (sf.id, sf.tx.nxt);
         for (at, len) in units(len, sf.tx.mss as u32) {
             let sent = TraceKind::Sent {
                 kind: purpose.kind,
-                offset: offset + u64::from(at),
-                position: position + u64::from(at),
+                offset: offset.0 + u64::from(at),
+                position: position.0 + u64::from(at),
                 len,
                 copy_of: purpose.copy_of,
                 parity: None,
@@ -451,16 +463,16 @@ impl Connection {
         &mut self,
         now: Instant,
         subflow: SubflowId,
-        position: u64,
-        offset: u64,
+        position: SubflowPosition,
+        offset: DataOffset,
         len: u32,
         new: bool,
     ) {
         if let Some(r) = &mut self.policy.sender {
             let segment = SegmentView {
-                position,
+                position: position.0,
                 len,
-                offset,
+                offset: offset.0,
                 sent_at: now,
             };
             r.on_sent(&SentView {
@@ -498,10 +510,10 @@ impl Connection {
         } = self
             .scheduling
             .scheduler
-            .pick(&self.scheduling.candidates, una, nxt, unsent)?;
+            .pick(&self.scheduling.candidates, una.0, nxt.0, unsent)?;
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
-            return self.put_again(now, i, from, next);
+            return self.put_again(now, i, DataOffset(from), next);
         }
         if let Some(len) = self.mtu_probe_len(now, i) {
             return Some(self.put_mtu_probe(now, i, len, next));
@@ -533,7 +545,7 @@ impl Connection {
         &mut self,
         now: Instant,
         i: usize,
-        from: u64,
+        from: DataOffset,
         next: &mut Segment,
     ) -> Option<SubflowId> {
         let (offset, payload) = self.send.sent_at(from)?;
@@ -580,7 +592,7 @@ impl Connection {
                 self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
-                    carried_to: s.scheduling.redundant_next,
+                    carried_to: s.scheduling.redundant_next.0,
                     queued: s.tx.board.outstanding(),
                     cwnd: s.tx.cc.cwnd(),
                     pacing_rate: if by_rate { s.tx.pacing_rate() } else { None },

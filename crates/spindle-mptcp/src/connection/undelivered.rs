@@ -24,11 +24,11 @@ use crate::types::DataOffset;
 #[derive(Debug, Default)]
 pub(super) struct Undelivered {
     /// Data offsets that a subflow acknowledged and that no DATA_ACK covers.
-    acked_on_subflows: Ranges,
+    acked_on_subflows: Ranges<DataOffset>,
     /// When the oldest data will be reinjected, and the DATA_ACK at which this was decided.
-    due: Option<(Instant, u64)>,
+    due: Option<(Instant, DataOffset)>,
     /// Data below this offset were reinjected.
-    reinjected_to: u64,
+    reinjected_to: DataOffset,
     /// Number of segments to reinject the next time, minus one.
     burst: u64,
     /// Reinjections in a row without progress.
@@ -41,7 +41,7 @@ impl Undelivered {
     }
 
     /// The range around `at` that a subflow acknowledged.
-    pub(super) fn acknowledged_at(&self, at: u64) -> Option<(u64, u64)> {
+    pub(super) fn acknowledged_at(&self, at: DataOffset) -> Option<(DataOffset, DataOffset)> {
         self.acked_on_subflows.containing(at)
     }
 
@@ -54,21 +54,20 @@ impl Undelivered {
 
 impl Connection {
     /// The data offset up to which `dss` acknowledges data, if it has a DATA_ACK in the possible range.
-    pub(super) fn data_acked_by(&self, dss: &Dss) -> Option<u64> {
+    pub(super) fn data_acked_by(&self, dss: &Dss) -> Option<DataOffset> {
         let mp = self.multipath()?;
-        let near = DataOffset(self.send.una);
-        let offset = offset_of(dss.data_ack?, mp.dsn(0), near).0;
+        let offset = offset_of(dss.data_ack?, mp.first_dsn(), self.send.una);
         (offset <= self.sent_to() + u64::from(self.teardown.data_fin_sent)).then_some(offset)
     }
 
     /// Data below this data offset cannot be undelivered if a subflow sees them acknowledged by `seg`.
     #[inline]
-    pub(super) fn delivered_to(&self, seg: &Segment) -> u64 {
+    pub(super) fn delivered_to(&self, seg: &Segment) -> DataOffset {
         if !self.is_multipath() || self.reinjects_when_idle() {
-            return u64::MAX;
+            return DataOffset::MAX;
         }
         let acked = seg.options.dss.as_ref().and_then(|d| self.data_acked_by(d));
-        acked.unwrap_or(0).max(self.send.una)
+        acked.unwrap_or_default().max(self.send.una)
     }
 
     /// Records the data beyond the DATA_ACK that the latest segment acknowledged on subflow `i`, and processes

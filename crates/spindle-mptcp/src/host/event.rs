@@ -91,7 +91,10 @@ pub(super) fn from_connection_event(
         ConnectionEvent::JoinFailed(subflow) => Event::JoinFailed { handle, subflow },
         ConnectionEvent::Readable => Event::Readable { handle },
         ConnectionEvent::Writable => Event::Writable { handle },
-        ConnectionEvent::Acknowledged(offset) => Event::Acknowledged { handle, offset },
+        ConnectionEvent::Acknowledged(offset) => Event::Acknowledged {
+            handle,
+            offset: offset.0,
+        },
         ConnectionEvent::PeerClosed => Event::PeerClosed { handle },
         ConnectionEvent::Closed(reason) => Event::Closed { handle, reason },
     }

@@ -43,7 +43,7 @@ use crate::keys;
 use crate::secrets::{Generator, Generators, Label, Secrets};
 use crate::stage::coding::PathEstimates;
 use crate::stage::coding::estimator::Periods;
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 use hashes::KeyedHashes;
 use ports::Ports;
 use ready::Ready;
@@ -539,7 +539,7 @@ impl Stack {
     /// request replaces an earlier one.
     pub fn watch_acknowledged(&mut self, now: Instant, h: Handle, offset: u64) {
         if let Some(c) = self.table.get_mut(h) {
-            c.watch_acknowledged(offset);
+            c.watch_acknowledged(DataOffset(offset));
             self.touch(now, h.slot);
         }
     }

@@ -9,7 +9,7 @@ use super::sender::{AckEffect, AckInput};
 use super::{Subflow, TcpState};
 use crate::congestion::Coupling;
 use crate::tcp_config::EcnMode;
-use crate::types::SubflowPosition;
+use crate::types::{DataOffset, SubflowPosition};
 
 /// The effects of a segment on the subflow.
 #[derive(Debug, Default)]
@@ -49,9 +49,9 @@ pub(crate) struct InputContext {
     pub(crate) data_level_window: bool,
     /// More payload may be stored.
     pub(crate) room: bool,
-    /// The data offset up to which the data level is acknowledged, including this segment. [`u64::MAX`] if the
-    /// caller does not need the later data.
-    pub(crate) data_acked: u64,
+    /// The data offset up to which the data level is acknowledged, including this segment. [`DataOffset::MAX`]
+    /// if the caller does not need the later data.
+    pub(crate) data_acked: DataOffset,
     /// No data are accepted, not even the next in-order data.
     pub(crate) refuses: bool,
 }
@@ -110,9 +110,10 @@ impl Subflow {
             out.established = true;
             self.peer_window.current = u64::from(seg.window);
             self.peer_window.largest = self.peer_window.current;
-            self.tx.on_window(1, self.peer_window.current);
+            self.tx
+                .on_window(SubflowPosition::FIRST_BYTE, self.peer_window.current);
             out.window = self.peer_window.current;
-            self.peer_window.from = (0, 1);
+            self.peer_window.from = (SubflowPosition::SYN, SubflowPosition::FIRST_BYTE);
         } else {
             // Simultaneous open.
             self.state = TcpState::SynReceived;
@@ -394,11 +395,11 @@ impl Subflow {
             }
         }
         let ack = self.send_position(seg.ack);
-        if ack > self.tx.nxt as i64 {
+        if ack > self.tx.nxt.signed() {
             self.challenge(cx.now);
             return false;
         }
-        if ack < self.tx.una as i64 - self.peer_window.largest as i64 {
+        if ack < self.tx.una.signed() - self.peer_window.largest as i64 {
             self.challenge(cx.now);
             return false;
         }
@@ -408,14 +409,15 @@ impl Subflow {
     /// In SYN_RECEIVED: completes the handshake if `seg` acknowledges our SYN. Returns whether it does.
     #[cold] // the handshake
     fn takes_third_ack(&mut self, seg: &Segment, now: Instant, coupling: &mut Coupling) -> bool {
-        if self.send_position(seg.ack) != 1 {
+        if self.send_position(seg.ack) != SubflowPosition::FIRST_BYTE.signed() {
             return false;
         }
         self.complete_handshake(seg, now, coupling);
         self.peer_window.current = self.scaled(seg);
         self.peer_window.largest = self.peer_window.current;
-        self.tx.on_window(1, self.peer_window.current);
-        self.peer_window.from = (0, 1);
+        self.tx
+            .on_window(SubflowPosition::FIRST_BYTE, self.peer_window.current);
+        self.peer_window.from = (SubflowPosition::SYN, SubflowPosition::FIRST_BYTE);
         true
     }
 
@@ -454,11 +456,14 @@ impl Subflow {
         coupling: &mut Coupling,
         out: &mut Arrival,
     ) {
-        let ack = self.send_position(seg.ack).max(0) as u64;
+        let ack = SubflowPosition::from_signed(self.send_position(seg.ack)).unwrap_or_default();
         let window = self.scaled(seg);
         out.window = window;
         let same_window = cx.data_level_window || window == self.peer_window.current;
-        let from = (position.max(0) as u64, ack);
+        let from = (
+            SubflowPosition::from_signed(position).unwrap_or_default(),
+            ack,
+        );
         if ack >= self.tx.una
             && (from.0 > self.peer_window.from.0
                 || from.0 == self.peer_window.from.0 && from.1 >= self.peer_window.from.1)
@@ -471,7 +476,7 @@ impl Subflow {
             self.persist.at = None;
             self.persist.tries = 0;
         }
-        let mut sacks = [(0, 0); 4];
+        let mut sacks = [Default::default(); 4];
         let (count, dsack) = match self.tx.sack && !seg.options.sack.is_empty() {
             true => self.sack_positions(seg, ack, &mut sacks),
             false => (0, None),
@@ -532,23 +537,26 @@ impl Subflow {
     fn sack_positions(
         &self,
         seg: &Segment,
-        ack: u64,
-        sacks: &mut [(u64, u64); 4],
-    ) -> (usize, Option<(u64, u64)>) {
+        ack: SubflowPosition,
+        sacks: &mut [(SubflowPosition, SubflowPosition); 4],
+    ) -> (usize, Option<(SubflowPosition, SubflowPosition)>) {
         let mut count = 0;
         let mut dsack = None;
         let blocks = seg.options.sack.as_slice();
         for (i, &(left, right)) in blocks.iter().enumerate() {
             let (l, r) = (self.send_position(left), self.send_position(right));
-            if l < 1 || r <= l || r > self.tx.nxt as i64 {
+            if l < 1 || r <= l || r > self.tx.nxt.signed() {
                 continue;
             }
-            let block = (l as u64, r as u64);
+            let block = (
+                SubflowPosition::wrapping_from_signed(l),
+                SubflowPosition::wrapping_from_signed(r),
+            );
             let inside_next = i == 0
                 && blocks.get(1).is_some_and(|&(nl, nr)| {
                     self.send_position(nl) <= l && r <= self.send_position(nr)
                 });
-            if i == 0 && (block.1 <= ack.max(1) || inside_next) {
+            if i == 0 && (block.1 <= ack.max(SubflowPosition::FIRST_BYTE) || inside_next) {
                 dsack = Some(block);
             } else if block.1 > ack {
                 sacks[count] = block;

@@ -359,8 +359,8 @@ impl Subflow {
     }
 
     /// Wire sequence number of a position.
-    pub(crate) fn seq(&self, position: u64) -> SeqNumber {
-        self.isn.iss + position as u32
+    pub(crate) fn seq(&self, position: SubflowPosition) -> SeqNumber {
+        position.sequence_number(self.isn.iss)
     }
 
     /// The peer's sequence number at `position`.
@@ -379,16 +379,16 @@ impl Subflow {
         self.rx.nxt.nearest_of(seq, self.isn.irs)
     }
 
-    /// Position of an acknowledgement number, which lies within 2^31 of the lowest unacknowledged one.
+    /// Position of an acknowledgement number, which lies within 2^31 of the lowest unacknowledged one. It is
+    /// negative if it lies before the SYN.
     pub(crate) fn send_position(&self, ack: SeqNumber) -> i64 {
-        let una = self.isn.iss + self.tx.una as u32;
-        self.tx.una as i64 + i64::from(ack.distance(una))
+        self.tx.una.nearest_of(ack, self.isn.iss)
     }
 
     /// Whether the byte with this sequence number was sent and is not acknowledged yet.
     pub(crate) fn is_outstanding(&self, seq: SeqNumber) -> bool {
         let at = self.send_position(seq);
-        at >= self.tx.una as i64 && at < self.tx.nxt as i64
+        at >= self.tx.una.signed() && at < self.tx.nxt.signed()
     }
 
     /// The information that the subflow's stage receives about it. `dscp` is the connection's code point.

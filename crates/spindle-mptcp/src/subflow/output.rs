@@ -7,6 +7,7 @@ use super::scoreboard::SentMap;
 use super::sender::SendKind;
 use super::{Origin, Subflow, TcpState};
 use crate::tcp_config::EcnMode;
+use crate::types::SubflowPosition;
 
 /// What the connection supplies to every outgoing segment.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl Subflow {
         self.syn.tries += 1;
         self.syn.sent_at = Some(cx.now);
         self.syn.at = Some(cx.now + self.tx.rtt.rto());
-        self.tx.nxt = self.tx.nxt.max(1);
+        self.tx.nxt = self.tx.nxt.max(SubflowPosition::FIRST_BYTE);
         let mut seg = self.plain(cx, options);
         seg.seq = self.isn.iss;
         seg.options.timestamps = self.timestamps_now(cx.now, true);
@@ -208,7 +209,7 @@ impl Subflow {
     pub(crate) fn build_repeat(
         &mut self,
         cx: OutputContext,
-        start: u64,
+        start: SubflowPosition,
         payload: Payload,
         fin: bool,
         options: Options,
@@ -223,7 +224,7 @@ impl Subflow {
         &mut self,
         seg: &mut Segment,
         cx: OutputContext,
-        start: u64,
+        start: SubflowPosition,
         (payload, fin): (Payload, bool),
     ) {
         self.put_plain(seg, cx, payload);

@@ -3,6 +3,8 @@
 use spindle_units::{Duration, Instant};
 use spindle_wire::SeqNumber;
 
+use crate::types::{DataOffset, SubflowPosition};
+
 /// The numbers of the two SYNs (RFC 9293, section 3.3.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitialSequenceNumbers {
@@ -39,9 +41,9 @@ pub(crate) struct PeerWindow {
     pub(crate) current: u64,
     /// The largest size so far, in bytes.
     pub(crate) largest: u64,
-    /// Sequence and acknowledgement number of the segment that announced it (RFC 9293, section 3.3.1, SND.WL1
+    /// Positions of the sequence and acknowledgement number of the segment that announced it (RFC 9293, section 3.3.1, SND.WL1
     /// and SND.WL2).
-    pub(super) from: (u64, u64),
+    pub(super) from: (SubflowPosition, SubflowPosition),
 }
 
 /// The timestamps option (RFC 7323, section 3).
@@ -183,7 +185,7 @@ pub(crate) struct Scheduling {
     /// No new data are assigned to it any more, unless no other subflow is available.
     pub(crate) draining: bool,
     /// Highest data offset that the redundant scheduler sent on it.
-    pub(crate) redundant_next: u64,
+    pub(crate) redundant_next: DataOffset,
     /// No penalty before this time. Opportunistic retransmission penalises once per RTT.
     pub(crate) penalised_at: Option<Instant>,
 }

@@ -9,6 +9,8 @@ mod blocks;
 mod data;
 mod order;
 
+pub(crate) use order::SentOrder;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use spindle_units::Instant;
@@ -16,15 +18,15 @@ use spindle_wire::Payload;
 
 use crate::ranges::Ranges;
 use crate::steps::Steps;
-use crate::types::Eligibility;
+use crate::types::{DataOffset, Eligibility, SubflowPosition};
 
 /// The data-level mapping of a sent segment, and the segment's place in it. One mapping may cover a burst of
 /// several segments. A mapping is immutable: a retransmission repeats it verbatim, whatever part of it is
 /// retransmitted (RFC 8684, section 3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentMap {
-    /// Data offset of the segment's first byte (0 is the first byte of the connection).
-    pub(crate) offset: u64,
+    /// Data offset of the segment's first byte.
+    pub(crate) offset: DataOffset,
     /// Bytes of the mapping before that byte.
     pub(crate) before: u16,
     /// Total bytes that the mapping covers.
@@ -52,7 +54,7 @@ const MOST_RANGES: usize = 256;
 /// One transmitted segment. Positions count from the subflow's ISN: SYN is 0, the first byte 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
-    pub(crate) start: u64,
+    pub(crate) start: SubflowPosition,
     pub(crate) payload: Payload,
     pub(crate) fin: bool,
     pub(crate) map: Option<SentMap>,
@@ -103,7 +105,7 @@ impl Uses {
 
 impl Sent {
     /// A data segment that is transmitted for the first time at `sent_at`.
-    pub(crate) fn new(start: u64, payload: Payload, sent_at: Instant) -> Self {
+    pub(crate) fn new(start: SubflowPosition, payload: Payload, sent_at: Instant) -> Self {
         Self {
             start,
             payload,
@@ -123,7 +125,7 @@ impl Sent {
         self.payload.len() as u64 + u64::from(self.fin)
     }
 
-    pub(crate) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> SubflowPosition {
         self.start + self.seq_len()
     }
 
@@ -179,7 +181,7 @@ pub(crate) struct Acked {
     /// Send time of the latest-sent segment among them that was sent only once.
     pub(crate) clean_sent_at: Option<Instant>,
     /// The latest-sent of all these segments, for RACK: (send time, end, was retransmitted).
-    pub(crate) newest: Option<(Instant, u64, bool)>,
+    pub(crate) newest: Option<(Instant, SubflowPosition, bool)>,
     /// At least one of the segments was never retransmitted (the evidence that F-RTO needs).
     pub(crate) original: bool,
     /// At least one of the segments had been retransmitted.
@@ -209,49 +211,49 @@ pub(crate) struct Scoreboard {
     queue: VecDeque<Sent>,
     /// Start of the first entry and end of the last entry. Most queries are about these two, and the entries
     /// themselves may not be in any cache.
-    begin: u64,
-    end: u64,
+    begin: SubflowPosition,
+    end: SubflowPosition,
     sacked: u64,
     lost: u64,
     repeated: u64,
     /// Bytes that are lost and have not been retransmitted since.
     unrepeated: u64,
     /// End of the highest SACKed segment. 0 if no segment is SACKed.
-    highest_sacked: u64,
+    highest_sacked: SubflowPosition,
     /// The SACKed ranges.
-    sacked_ranges: Ranges,
+    sacked_ranges: Ranges<SubflowPosition>,
     /// The ranges that are lost and have not been retransmitted since.
-    awaiting: Ranges,
+    awaiting: Ranges<SubflowPosition>,
     /// Every segment below is already marked lost or SACKed, or was retransmitted.
-    lost_below: u64,
+    lost_below: SubflowPosition,
     /// Every segment below that was transmitted only once is marked lost or SACKed.
-    fresh_from: u64,
+    fresh_from: SubflowPosition,
     /// The segments that were transmitted more than once and are neither SACKed nor lost, by time of their last
     /// transmission, then by end.
-    repeats: BTreeSet<(Instant, u64)>,
+    repeats: BTreeSet<(Instant, SubflowPosition)>,
     /// No segment below is eligible for proactive recovery.
-    unprotected_from: u64,
+    unprotected_from: SubflowPosition,
     /// The data of every segment below are acknowledged at the data level, and [`Self::take_useful_copies`] has
     /// already considered these segments.
-    outrun_from: u64,
+    outrun_from: SubflowPosition,
     /// The data of every segment below are acknowledged at the data level.
-    acked_data_below: u64,
+    acked_data_below: SubflowPosition,
     /// Every segment below was considered for reinjection. SACKed segments were considered only if the flag is
     /// set.
-    reinjected_below: (u64, bool),
+    reinjected_below: (SubflowPosition, bool),
     /// No segment below is a hole in the sense of [`Self::next_unsacked_hole`].
-    hole_from: u64,
+    hole_from: SubflowPosition,
     /// Number of times that a segment was marked lost, once for each transmission.
     losses: u64,
     /// No segment below may be put into a block.
-    uncoded_from: u64,
+    uncoded_from: SubflowPosition,
     /// End of the last segment that is in a block. 0 if no segment ever was in a block.
-    coded_to: u64,
+    coded_to: SubflowPosition,
     /// Work done on the scoreboard.
     pub(crate) steps: Steps,
     /// Data ranges of acknowledged segments that the data level had not acknowledged at that time. They are
     /// kept until they are [taken](Self::take_released).
-    released: Vec<(u64, u64)>,
+    released: Vec<(DataOffset, DataOffset)>,
 }
 
 impl Scoreboard {
@@ -281,7 +283,7 @@ impl Scoreboard {
     }
 
     /// The segments that begin at or after `from`.
-    pub(crate) fn iter_from(&self, from: u64) -> impl Iterator<Item = &Sent> {
+    pub(crate) fn iter_from(&self, from: SubflowPosition) -> impl Iterator<Item = &Sent> {
         let first = self.count_below(from);
         self.steps.each(self.queue.range(first..))
     }
@@ -294,14 +296,24 @@ impl Scoreboard {
         self.queue.back()
     }
 
-    pub(crate) fn get(&self, start: u64) -> Option<&Sent> {
+    /// Start of the first segment. The SYN's position if there is none.
+    pub(crate) fn start_of_first(&self) -> SubflowPosition {
+        self.front().map_or(SubflowPosition::SYN, |s| s.start)
+    }
+
+    /// End of the last segment. The SYN's position if there is none.
+    fn end_of_last(&self) -> SubflowPosition {
+        self.queue.back().map_or(SubflowPosition::SYN, Sent::end)
+    }
+
+    pub(crate) fn get(&self, start: SubflowPosition) -> Option<&Sent> {
         let i = self.index_of(start)?;
         self.queue.get(i)
     }
 
     /// The index of the segment that contains position `at`, if it is outstanding. Most segments have the same
     /// size, so that a guess by size usually finds the segment at once. Otherwise a binary search finds it.
-    fn index_of(&self, at: u64) -> Option<usize> {
+    fn index_of(&self, at: SubflowPosition) -> Option<usize> {
         let (first, last) = (self.queue.front()?, self.queue.back()?);
         if at < first.start || at >= last.end() {
             return None;
@@ -315,7 +327,7 @@ impl Scoreboard {
     }
 
     /// How many segments begin below position `at`.
-    fn count_below(&self, at: u64) -> usize {
+    fn count_below(&self, at: SubflowPosition) -> usize {
         match self.index_of(at) {
             Some(i) => i + usize::from(self.queue[i].start < at),
             None if self.queue.front().is_some_and(|f| f.start < at) => self.queue.len(),
@@ -372,40 +384,9 @@ impl Scoreboard {
         }
     }
 
-    /// Whether [`Self::take_released`] would return anything.
-    #[inline]
-    pub(crate) fn has_released(&self) -> bool {
-        !self.released.is_empty()
-    }
-
-    /// The data ranges of the segments acknowledged since the last call, as far as the data level had not
-    /// acknowledged them at that time.
-    pub(crate) fn take_released(&mut self) -> Vec<(u64, u64)> {
-        std::mem::take(&mut self.released)
-    }
-
-    /// Records the data range of the first `len` bytes of `s`, now acknowledged, if it ends beyond
-    /// `data_acked`.
-    #[inline]
-    fn release(&mut self, s: &Sent, len: u64, data_acked: u64) {
-        if let Some(map) = s.map
-            && map.offset + len > data_acked
-        {
-            self.note_released(map.offset, map.offset + len);
-        }
-    }
-
-    #[inline(never)] // only while the data level is behind
-    fn note_released(&mut self, start: u64, end: u64) {
-        match self.released.last_mut() {
-            Some(last) if last.1 == start => last.1 = end,
-            _ => self.released.push((start, end)),
-        }
-    }
-
     /// Removes everything below `ack`. A segment that is partly acknowledged loses that part. Removed data that
     /// end beyond the data offset `data_acked` are kept for [`Self::take_released`].
-    pub(crate) fn acknowledge(&mut self, ack: u64, data_acked: u64) -> Acked {
+    pub(crate) fn acknowledge(&mut self, ack: SubflowPosition, data_acked: DataOffset) -> Acked {
         let mut acked = Acked::default();
         while let Some(front) = self.queue.front() {
             if front.end() > ack {
@@ -446,7 +427,7 @@ impl Scoreboard {
     }
 
     #[cold] // a segment acknowledged in part
-    fn split_front(&mut self, ack: u64, data_acked: u64, acked: &mut Acked) {
+    fn split_front(&mut self, ack: SubflowPosition, data_acked: DataOffset, acked: &mut Acked) {
         let Some(mut s) = self.queue.pop_front() else {
             return;
         };
@@ -483,7 +464,7 @@ impl Scoreboard {
     }
 
     /// Marks the segments that lie entirely within `[left, right)` as SACKed.
-    pub(crate) fn sack(&mut self, left: u64, right: u64) -> Acked {
+    pub(crate) fn sack(&mut self, left: SubflowPosition, right: SubflowPosition) -> Acked {
         let mut acked = Acked::default();
         let mut i = self.count_below(left);
         while let Some(s) = self.queue.get(i).filter(|s| s.end() <= right) {
@@ -535,14 +516,14 @@ impl Scoreboard {
     }
 
     /// The index of the first segment after the SACKed run that contains position `at`.
-    fn behind_sacked(&self, at: u64) -> usize {
+    fn behind_sacked(&self, at: SubflowPosition) -> usize {
         let end = self.sacked_ranges.containing(at).map_or(at, |r| r.1);
         self.index_of(end).unwrap_or(self.queue.len())
     }
 
     /// The position below which every segment has more than `bytes` SACKed bytes above it: RFC 6675's IsLost
     /// holds for all of them.
-    pub(crate) fn loss_frontier(&self, bytes: u64) -> u64 {
+    pub(crate) fn loss_frontier(&self, bytes: u64) -> SubflowPosition {
         let mut above = 0;
         for (n, (from, to)) in self.sacked_ranges.iter().rev().enumerate() {
             self.steps.add(1);
@@ -553,19 +534,19 @@ impl Scoreboard {
                 let found = self.index_of(to - 1 - within).map(|i| &self.queue[i]);
                 return found
                     .filter(|s| s.end() >= self.lost_below)
-                    .map_or(0, |s| s.start);
+                    .map_or(SubflowPosition::SYN, |s| s.start);
             }
             above += len;
             if from < self.lost_below {
                 break;
             }
         }
-        0
+        SubflowPosition::SYN
     }
 
     /// Marks every segment below `frontier` as lost that is neither SACKed, lost nor retransmitted. Returns the
     /// number of newly marked bytes.
-    pub(crate) fn mark_lost_below(&mut self, frontier: u64) -> u64 {
+    pub(crate) fn mark_lost_below(&mut self, frontier: SubflowPosition) -> u64 {
         let before = self.lost;
         let mut i = self.count_below(self.lost_below);
         while let Some(s) = self.queue.get(i).filter(|s| s.start < frontier) {
@@ -585,7 +566,7 @@ impl Scoreboard {
 
     /// Marks the segment at `start` as lost, including its retransmission. Returns whether this changed
     /// anything.
-    pub(crate) fn mark_lost(&mut self, start: u64) -> bool {
+    pub(crate) fn mark_lost(&mut self, start: SubflowPosition) -> bool {
         let Some(i) = self.index_of(start) else {
             return false;
         };
@@ -631,7 +612,7 @@ impl Scoreboard {
             self.steps.add(1);
             self.mark_lost_at(i);
         }
-        self.lost_below = self.queue.back().map_or(0, Sent::end);
+        self.lost_below = self.end_of_last();
     }
 
     /// Removes all SACK marks.
@@ -646,9 +627,9 @@ impl Scoreboard {
                 }
             }
         }
-        self.fresh_from = 0;
+        self.fresh_from = SubflowPosition::SYN;
         self.sacked = 0;
-        self.highest_sacked = 0;
+        self.highest_sacked = SubflowPosition::SYN;
     }
 
     /// Removes every loss mark because the losses were not real. Returns how many segments and runs of SACKed
@@ -675,9 +656,9 @@ impl Scoreboard {
         self.steps.add(seen as usize);
         self.unrepeated = 0;
         self.awaiting.clear();
-        self.lost_below = 0;
-        self.fresh_from = 0;
-        self.hole_from = 0;
+        self.lost_below = SubflowPosition::SYN;
+        self.fresh_from = SubflowPosition::SYN;
+        self.hole_from = SubflowPosition::SYN;
         seen
     }
 
@@ -687,13 +668,13 @@ impl Scoreboard {
     }
 
     /// The start of the first segment that is lost and not yet retransmitted.
-    pub(crate) fn next_lost(&self) -> Option<u64> {
+    pub(crate) fn next_lost(&self) -> Option<SubflowPosition> {
         self.awaiting.first().map(|(start, _)| start)
     }
 
     /// RFC 6675, NextSeg rule 3: the first segment below the highest SACKed one that is neither SACKed nor
     /// retransmitted.
-    pub(crate) fn next_unsacked_hole(&mut self) -> Option<u64> {
+    pub(crate) fn next_unsacked_hole(&mut self) -> Option<SubflowPosition> {
         let mut i = self.count_below(self.hole_from);
         while let Some(s) = self.queue.get(i).filter(|s| s.end() <= self.highest_sacked) {
             self.steps.add(1);
@@ -708,7 +689,7 @@ impl Scoreboard {
     }
 
     /// RFC 6675, NextSeg rule 4: the last outstanding segment that is neither SACKed nor retransmitted.
-    pub(crate) fn last_unsacked(&self) -> Option<u64> {
+    pub(crate) fn last_unsacked(&self) -> Option<SubflowPosition> {
         let sacked = self.sacked_ranges.last().filter(|r| r.1 == self.end);
         let end = sacked.map_or(self.end, |r| r.0);
         let last = &self.queue[self.index_of(end.checked_sub(1)?)?];
@@ -716,7 +697,7 @@ impl Scoreboard {
     }
 
     /// Records a retransmission of the segment at `start`.
-    pub(crate) fn repeat(&mut self, start: u64, now: Instant) -> Option<&Sent> {
+    pub(crate) fn repeat(&mut self, start: SubflowPosition, now: Instant) -> Option<&Sent> {
         let i = self.index_of(start)?;
         let s = &mut self.queue[i];
         if s.transmissions > 1 {
@@ -769,7 +750,7 @@ impl Scoreboard {
 
     /// Splits the segment at `start` so that it has at most `len` bytes. The rest becomes a separate segment
     /// with the same marks.
-    pub(crate) fn split(&mut self, start: u64, len: usize) {
+    pub(crate) fn split(&mut self, start: SubflowPosition, len: usize) {
         let Some(i) = self.index_of(start) else {
             return;
         };
@@ -838,7 +819,7 @@ mod tests {
 
     use super::*;
 
-    fn sent(start: u64, len: u32) -> Sent {
+    fn sent(start: SubflowPosition, len: u32) -> Sent {
         Sent::new(start, Payload::Length(len), Instant::ZERO)
     }
 
@@ -849,14 +830,15 @@ mod tests {
         fn incremental_searches_equal_full_searches(lens in prop::collection::vec(prop_oneof![4 => Just(100u32), 1 => 1..300u32], 1..40),
                                        steps in prop::collection::vec((0..6u8, 0u64..5000), 1..60)) {
             let mut board = Scoreboard::default();
-            let mut end = 1;
+            let mut end = SubflowPosition::FIRST_BYTE;
             for len in lens {
                 board.push(sent(end, len));
                 end += u64::from(len);
             }
-            for (what, at) in steps {
+            for (what, number) in steps {
+                let at = SubflowPosition(number);
                 match what {
-                    0 => { board.acknowledge(at.min(end) / 4, u64::MAX); }
+                    0 => { board.acknowledge(SubflowPosition(at.min(end).0 / 4), DataOffset::MAX); }
                     1 => { board.sack(at, at + 350); }
                     2 => { board.mark_lost(at); }
                     3 => { board.repeat(at, Instant::ZERO); }

@@ -26,6 +26,12 @@ macro_rules! stream_number {
                 self.0.saturating_sub(earlier.0)
             }
 
+            /// The number `bytes` before this one. `None` if there are fewer bytes before it.
+            #[inline]
+            pub fn checked_sub(self, bytes: u64) -> Option<Self> {
+                self.0.checked_sub(bytes).map(Self)
+            }
+
             /// The number `bytes` before this one, or 0 if there are fewer bytes before it.
             #[inline]
             pub const fn saturating_sub(self, bytes: u64) -> Self {

@@ -197,7 +197,7 @@ impl Connection {
         let more = self.send.unsent_bytes() > 0;
         let due = match config.switch {
             PhaseSwitch::Bytes(most) => {
-                more && self.send.nxt >= most || self.recv.next().since_start() > most
+                more && self.send.nxt.since_start() >= most || self.recv.next().since_start() > most
             }
             PhaseSwitch::Window(bytes) => more && self.first_window() >= bytes,
             PhaseSwitch::Congestion => self.first_congested(),

@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::connection::trace::{Coded, TraceKind};
 use crate::steps::Steps;
 use crate::subflow::sender::SendKind;
-use crate::types::{SubflowId, SubflowPosition};
+use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
 /// Segments kept for decoding below the next in-order position: a block of CoFUSO's largest size (CoFUSO
 /// section 5.1: 30) and a few more.
@@ -150,8 +150,8 @@ impl Connection {
         &mut self,
         now: Instant,
         of: SubflowId,
-        first: u64,
-        end: u64,
+        first: SubflowPosition,
+        end: SubflowPosition,
     ) -> Option<(SubflowId, Segment)> {
         if !self.extensions.parities.out_of_band.agreed || self.mp.is_some() {
             return None;
@@ -175,7 +175,7 @@ impl Connection {
         }
         let option = ParityOption::Parity {
             count: u8::try_from(count).ok()?,
-            first: start as u32,
+            first: start.relative_number(),
             span: u32::try_from(span).ok()?,
             lengths,
         };
@@ -184,14 +184,14 @@ impl Connection {
         let offset = self.offset_at(i, start);
         let kind = TraceKind::Sent {
             kind: SendKind::Recovery,
-            offset,
-            position: start,
+            offset: offset.0,
+            position: start.0,
             len,
             copy_of: None,
             parity: Some(Coded {
                 of,
                 packets: count as u8,
-                end: offset + span,
+                end: offset.0 + span,
                 index: 0,
             }),
         };
@@ -199,16 +199,17 @@ impl Connection {
         Some((of, self.build_parity(now, i, start, option, payload)))
     }
 
-    fn offset_at(&self, i: usize, position: u64) -> u64 {
+    fn offset_at(&self, i: usize, position: SubflowPosition) -> DataOffset {
         let sent = self.subflows[i].tx.board.get(position);
-        sent.and_then(|s| s.map).map_or(0, |m| m.offset)
+        let map = sent.and_then(|s| s.map);
+        map.map_or(DataOffset::START, |m| m.offset)
     }
 
     fn build_parity(
         &mut self,
         now: Instant,
         i: usize,
-        start: u64,
+        start: SubflowPosition,
         option: ParityOption,
         payload: Payload,
     ) -> Segment {
@@ -357,10 +358,10 @@ impl Connection {
             return;
         };
         let sf = &mut self.subflows[i];
-        match (outcome, SubflowPosition(sf.tx.una).nearest_byte(low)) {
+        match (outcome, sf.tx.una.nearest_byte(low)) {
             (ParityOutcome::Repaired, _) => sf.tx.on_repaired(now, flight, &mut self.coupling),
             (ParityOutcome::Failed, Some(end))
-                if sf.tx.on_unrepaired(now, end.0, flight, &mut self.coupling) =>
+                if sf.tx.on_unrepaired(now, end, flight, &mut self.coupling) =>
             {
                 let id = sf.id;
                 self.outbox.trace.add(now, id, TraceKind::FastRetransmit);

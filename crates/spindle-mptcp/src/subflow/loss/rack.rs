@@ -2,23 +2,24 @@
 
 use spindle_units::{Duration, Instant};
 
-use crate::subflow::scoreboard::{Acked, Scoreboard};
+use crate::subflow::scoreboard::{Acked, Scoreboard, SentOrder};
+use crate::types::SubflowPosition;
 
 /// RACK's per-subflow state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rack {
     /// Send time and end of the most recently sent segment that was delivered.
-    newest: Option<(Instant, u64)>,
+    newest: Option<SentOrder>,
     rtt: Duration,
     /// Highest position delivered so far.
-    fack: u64,
+    fack: SubflowPosition,
     reordering_seen: bool,
     /// Multiplier of min_RTT/4 (RFC 8985, section 6.2, step 4).
     multiplier: u64,
     /// Number of recoveries for which the enlarged window is kept (16 in that step).
     persist: u32,
     /// End of the round in which a D-SACK last enlarged the window.
-    dsack_round: u64,
+    dsack_round: SubflowPosition,
 }
 
 impl Rack {
@@ -28,7 +29,7 @@ impl Rack {
         now: Instant,
         acked: &Acked,
         min_rtt: Option<Duration>,
-        una: u64,
+        una: SubflowPosition,
     ) {
         let Some((sent_at, end, repeated)) = acked.newest else {
             return;
@@ -49,7 +50,7 @@ impl Rack {
     }
 
     /// A D-SACK shows that the window was too small. Enlarges it, at most once per round.
-    pub(crate) fn on_dsack(&mut self, una: u64, next: u64) {
+    pub(crate) fn on_dsack(&mut self, una: SubflowPosition, next: SubflowPosition) {
         if una >= self.dsack_round {
             self.dsack_round = next;
             self.multiplier += 1;
@@ -106,7 +107,8 @@ mod tests {
         let mut b = Scoreboard::default();
         for i in 0..n {
             let sent_at = Instant::from_nanos(i * 1000);
-            b.push(Sent::new(1 + i * 1000, Payload::Length(1000), sent_at));
+            let start = SubflowPosition::FIRST_BYTE + i * 1000;
+            b.push(Sent::new(start, Payload::Length(1000), sent_at));
         }
         b
     }
@@ -116,9 +118,9 @@ mod tests {
         let mut b = board(3);
         let mut rack = Rack::default();
         let min = Some(Duration::from_micros(400));
-        let acked = b.sack(2001, 3001);
+        let acked = b.sack(SubflowPosition(2001), SubflowPosition(3001));
         let now = Instant::from_nanos(402_000);
-        rack.on_delivered(now, &acked, min, 1);
+        rack.on_delivered(now, &acked, min, SubflowPosition::FIRST_BYTE);
         let (lost, again) = rack.detect(&mut b, now, false, min, min);
         assert_eq!(lost, 0);
         // The later of the two segments: sent at 1 us + 400 us RTT + 100 us window.

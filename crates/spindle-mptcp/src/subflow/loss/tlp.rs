@@ -3,6 +3,7 @@
 use spindle_units::{Duration, Instant};
 
 use crate::tcp_config::TailLossProbe;
+use crate::types::SubflowPosition;
 
 /// State of the tail loss probe.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +12,7 @@ pub(crate) struct Tlp {
     pub(crate) at: Option<Instant>,
     /// The episode that the last probe began: end of the data it covers, and whether it was a retransmission
     /// rather than new data. No second probe is sent until the episode ends.
-    episode: Option<(u64, bool)>,
+    episode: Option<(SubflowPosition, bool)>,
 }
 
 impl Tlp {
@@ -38,14 +39,14 @@ impl Tlp {
     }
 
     /// A probe was sent. `end` is the end of everything sent so far.
-    pub(crate) fn on_probe(&mut self, end: u64, repeat: bool) {
+    pub(crate) fn on_probe(&mut self, end: SubflowPosition, repeat: bool) {
         self.at = None;
         self.episode = Some((end, repeat));
     }
 
     /// An acknowledgement up to `una` arrived. Returns true if it ended an episode whose retransmission filled
     /// a hole. In that case a loss was repaired, which is a congestion signal (RFC 8985, section 7.4).
-    pub(crate) fn on_ack(&mut self, una: u64, dsack: bool) -> bool {
+    pub(crate) fn on_ack(&mut self, una: SubflowPosition, dsack: bool) -> bool {
         let Some((end, repeat)) = self.episode else {
             return false;
         };
@@ -100,14 +101,17 @@ mod tests {
     #[test]
     fn only_one_probe_is_sent_per_episode() {
         let mut t = Tlp::default();
-        t.on_probe(100, true);
+        t.on_probe(SubflowPosition(100), true);
         assert!(!t.may_arm());
-        assert!(!t.on_ack(50, false));
-        assert!(t.on_ack(100, false), "the probe filled the hole");
-        assert!(t.may_arm());
-        t.on_probe(200, true);
+        assert!(!t.on_ack(SubflowPosition(50), false));
         assert!(
-            !t.on_ack(200, true),
+            t.on_ack(SubflowPosition(100), false),
+            "the probe filled the hole"
+        );
+        assert!(t.may_arm());
+        t.on_probe(SubflowPosition(200), true);
+        assert!(
+            !t.on_ack(SubflowPosition(200), true),
             "a D-SACK reports that the original had arrived"
         );
     }

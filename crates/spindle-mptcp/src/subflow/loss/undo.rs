@@ -1,9 +1,11 @@
 //! Undo of spurious retransmissions by D-SACK (RFC 2883, RFC 3708).
 
+use crate::types::SubflowPosition;
+
 /// Counts the retransmissions of one recovery episode that D-SACKs have not yet reported as unnecessary.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Undo {
-    episode: Option<(u64, i64)>,
+    episode: Option<(SubflowPosition, i64)>,
     repeated: bool,
     /// Deliberate verbatim repeats (proactive recovery). Their D-SACKs are no evidence.
     deliberate: u64,
@@ -11,7 +13,7 @@ pub(crate) struct Undo {
 
 impl Undo {
     /// An episode begins. `una` is the first unacknowledged position.
-    pub(crate) fn begin(&mut self, una: u64) {
+    pub(crate) fn begin(&mut self, una: SubflowPosition) {
         self.episode = Some((una, 0));
         self.repeated = false;
     }
@@ -34,7 +36,7 @@ impl Undo {
 
     /// Processes a D-SACK for data from `left` on. Returns whether it counts as a spurious retransmission, and
     /// whether all retransmissions of the episode are now known to be unnecessary.
-    pub(crate) fn on_dsack(&mut self, left: u64) -> (bool, bool) {
+    pub(crate) fn on_dsack(&mut self, left: SubflowPosition) -> (bool, bool) {
         if self.deliberate > 0 {
             self.deliberate -= 1;
             return (false, false);
@@ -106,11 +108,11 @@ mod tests {
     #[test]
     fn undo_when_dsacks_report_every_retransmission_unnecessary() {
         let mut u = Undo::default();
-        u.begin(1000);
+        u.begin(SubflowPosition(1000));
         u.on_repeat();
         u.on_repeat();
-        assert_eq!(u.on_dsack(1000), (true, false));
-        assert_eq!(u.on_dsack(2000), (true, true));
+        assert_eq!(u.on_dsack(SubflowPosition(1000)), (true, false));
+        assert_eq!(u.on_dsack(SubflowPosition(2000)), (true, true));
     }
 
     #[test]
@@ -137,10 +139,10 @@ mod tests {
     #[test]
     fn dsacks_for_deliberate_repeats_do_not_count_for_undo() {
         let mut u = Undo::default();
-        u.begin(1000);
+        u.begin(SubflowPosition(1000));
         u.on_repeat();
         u.on_deliberate_repeat();
-        assert_eq!(u.on_dsack(1000), (false, false));
-        assert_eq!(u.on_dsack(1000), (true, true));
+        assert_eq!(u.on_dsack(SubflowPosition(1000)), (false, false));
+        assert_eq!(u.on_dsack(SubflowPosition(1000)), (true, true));
     }
 }

@@ -2,12 +2,13 @@
 //! and which segments are in one.
 
 use super::{Scoreboard, Sent, Uses};
+use crate::types::{DataOffset, SubflowPosition};
 
 /// Consecutive segments that may be put into a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Position of the first byte of the first segment.
-    pub(crate) first: u64,
+    pub(crate) first: SubflowPosition,
     pub(crate) segments: usize,
     /// Payload bytes of the longest segment.
     pub(crate) longest: usize,
@@ -35,7 +36,7 @@ impl Scoreboard {
         &mut self,
         most: usize,
         longest: usize,
-        is_over: impl Fn(u64, u64) -> bool,
+        is_over: impl Fn(DataOffset, DataOffset) -> bool,
     ) -> Option<Run> {
         let fits = |s: &&Sent| {
             let len = s.payload.len();
@@ -52,7 +53,7 @@ impl Scoreboard {
             .each(self.queue.range(from + skipped..).take(most))
             .take_while(fits);
         let Some(first) = run.next() else {
-            self.uncoded_from = self.queue.back().map_or(0, Sent::end);
+            self.uncoded_from = self.end_of_last();
             return None;
         };
         let (segments, longest) = run.fold((1, first.payload.len()), |(n, longest), s| {
@@ -67,7 +68,11 @@ impl Scoreboard {
     }
 
     /// The `segments` segments from position `first` on, if all of them may be put into a block.
-    pub(crate) fn block(&self, first: u64, segments: usize) -> Option<impl Iterator<Item = &Sent>> {
+    pub(crate) fn block(
+        &self,
+        first: SubflowPosition,
+        segments: usize,
+    ) -> Option<impl Iterator<Item = &Sent>> {
         let from = self.index_of(first)?;
         let all = || self.steps.each(self.queue.range(from..).take(segments));
         let right = self.queue[from].start == first && segments > 0;
@@ -76,7 +81,7 @@ impl Scoreboard {
     }
 
     /// Puts the `segments` segments from position `first` on into a block.
-    pub(crate) fn code(&mut self, first: u64, segments: usize) {
+    pub(crate) fn code(&mut self, first: SubflowPosition, segments: usize) {
         let from = self.count_below(first);
         for s in self.queue.range_mut(from..).take(segments) {
             self.steps.add(1);
@@ -86,7 +91,7 @@ impl Scoreboard {
     }
 
     /// Position after the last segment that is in a block. 0 if no segment ever was in a block.
-    pub(crate) fn coded_to(&self) -> u64 {
+    pub(crate) fn coded_to(&self) -> SubflowPosition {
         self.coded_to
     }
 }
@@ -98,15 +103,16 @@ mod tests {
 
     use super::super::SentMap;
     use super::*;
+    use crate::types::MappingDelta;
 
     /// Segments of these lengths. Their data are contiguous from offset 0 on.
     fn board(lens: &[u32]) -> Scoreboard {
         let mut board = Scoreboard::default();
-        let mut start = 1;
+        let mut start = SubflowPosition::FIRST_BYTE;
         for len in lens {
             board.push(Sent {
                 map: Some(SentMap {
-                    offset: start - 1,
+                    offset: MappingDelta::WHOLE_STREAM.offset_of(start),
                     before: 0,
                     len: *len as u16,
                     checksum: None,
@@ -120,7 +126,7 @@ mod tests {
 
     fn run(board: &mut Scoreboard, most: usize) -> Option<(u64, usize, usize)> {
         let run = board.first_run(most, 1000, |_, _| false)?;
-        Some((run.first, run.segments, run.longest))
+        Some((run.first.0, run.segments, run.longest))
     }
 
     #[test]
@@ -128,51 +134,60 @@ mod tests {
         let mut b = board(&[100; 10]);
         assert_eq!(run(&mut b, 255), Some((1, 10, 100)));
         assert_eq!(run(&mut b, 4), Some((1, 4, 100)));
-        b.sack(301, 401);
+        b.sack(SubflowPosition(301), SubflowPosition(401));
         assert_eq!(run(&mut b, 255), Some((1, 3, 100)));
-        b.protect(101);
+        b.protect(SubflowPosition(101));
         assert_eq!(run(&mut b, 255), Some((1, 1, 100)));
-        b.acknowledge(101, u64::MAX);
+        b.acknowledge(SubflowPosition(101), DataOffset::MAX);
         assert_eq!(run(&mut b, 255), Some((201, 1, 100)));
-        b.code(201, 1);
-        assert_eq!(b.coded_to(), 301);
+        b.code(SubflowPosition(201), 1);
+        assert_eq!(b.coded_to(), SubflowPosition(301));
         assert_eq!(run(&mut b, 255), Some((401, 6, 100)));
-        b.code(401, 6);
-        assert_eq!((run(&mut b, 255), b.coded_to()), (None, 1001));
+        b.code(SubflowPosition(401), 6);
+        assert_eq!(
+            (run(&mut b, 255), b.coded_to()),
+            (None, SubflowPosition(1001))
+        );
     }
 
     #[test]
     fn run_skips_finished_and_too_long_segments() {
         let mut b = board(&[100, 200, 1001, 300, 400]);
-        let over = |_, end| end <= 100;
+        let over = |_, end| end <= DataOffset(100);
         let first = b.first_run(255, 1000, over);
         assert_eq!(
             first,
             Some(Run {
-                first: 101,
+                first: SubflowPosition(101),
                 segments: 1,
                 longest: 200
             })
         );
-        b.code(101, 1);
+        b.code(SubflowPosition(101), 1);
         assert_eq!(run(&mut b, 255), Some((1302, 2, 400)));
+    }
+
+    /// Number of segments of the block that begins at `first`, if all of its segments may be in it.
+    fn block(board: &Scoreboard, first: u64, segments: usize) -> Option<usize> {
+        let block = board.block(SubflowPosition(first), segments);
+        block.map(Iterator::count)
     }
 
     #[test]
     fn block_needs_every_segment_to_be_codable() {
         let mut b = board(&[100; 5]);
-        assert_eq!(b.block(101, 3).map(Iterator::count), Some(3));
-        assert!(b.block(101, 5).is_none() && b.block(102, 1).is_none());
-        assert!(b.block(101, 0).is_none() && b.block(901, 1).is_none());
-        b.sack(201, 301);
-        assert!(b.block(101, 3).is_none());
+        assert_eq!(block(&b, 101, 3), Some(3));
+        assert!(block(&b, 101, 5).is_none() && block(&b, 102, 1).is_none());
+        assert!(block(&b, 101, 0).is_none() && block(&b, 901, 1).is_none());
+        b.sack(SubflowPosition(201), SubflowPosition(301));
+        assert!(block(&b, 101, 3).is_none());
         let mut parity = board(&[100]).queue.pop_front().expect("one");
-        (parity.start, parity.uses, parity.map) = (501, Uses::RECOVERY, None);
+        (parity.start, parity.uses, parity.map) = (SubflowPosition(501), Uses::RECOVERY, None);
         assert!(parity.is_parity());
         b.push(parity);
-        assert!(b.block(301, 3).is_none());
+        assert!(block(&b, 301, 3).is_none());
         assert_eq!(run(&mut b, 255), Some((1, 2, 100)));
-        b.code(1, 2);
+        b.code(SubflowPosition(1), 2);
         assert_eq!(run(&mut b, 255), Some((301, 2, 100)));
     }
 }

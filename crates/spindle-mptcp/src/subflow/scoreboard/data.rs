@@ -1,10 +1,11 @@
-//! Data-level queries on a scoreboard: which segments' data are acknowledged at the data level, which segments
-//! are copied proactively, and which data must be reinjected on another subflow.
+//! The data level of a scoreboard: which segments' data are acknowledged at the data level, which segments are
+//! copied proactively, which data must be reinjected on another subflow, and which data were acknowledged on the
+//! subflow before the data level.
 
 use spindle_wire::Payload;
 
 use super::{Scoreboard, Sent, Uses};
-use crate::types::Eligibility;
+use crate::types::{DataOffset, Eligibility, SubflowPosition};
 
 /// Number of segments searched for the oldest data not acknowledged at the data level. The search starts at the
 /// first segment whose data are not acknowledged. Data are first transmitted in order of their age, so only
@@ -14,17 +15,52 @@ const LOOK: usize = 32;
 impl Sent {
     /// Whether all of its data are acknowledged at the data level, which acknowledges everything below
     /// `data_acked`.
-    fn is_data_acked(&self, data_acked: u64) -> bool {
-        let end = |offset| offset + self.payload.len() as u64;
+    fn is_data_acked(&self, data_acked: DataOffset) -> bool {
+        let end = |offset: DataOffset| offset + self.payload.len() as u64;
         self.map.is_none_or(|m| end(m.offset) <= data_acked)
     }
 }
 
 impl Scoreboard {
+    /// Whether [`Self::take_released`] would return anything.
+    #[inline]
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// The data ranges of the segments acknowledged since the last call, as far as the data level had not
+    /// acknowledged them at that time.
+    pub(crate) fn take_released(&mut self) -> Vec<(DataOffset, DataOffset)> {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Records the data range of the first `len` bytes of `s`, now acknowledged, if it ends beyond
+    /// `data_acked`.
+    #[inline]
+    pub(super) fn release(&mut self, s: &Sent, len: u64, data_acked: DataOffset) {
+        if let Some(map) = s.map
+            && map.offset + len > data_acked
+        {
+            self.note_released(map.offset, map.offset + len);
+        }
+    }
+
+    #[inline(never)] // only while the data level is behind
+    fn note_released(&mut self, start: DataOffset, end: DataOffset) {
+        match self.released.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => self.released.push((start, end)),
+        }
+    }
+
     /// Returns how many segments that are not acknowledged on this subflow had a copy on another subflow and
     /// have all their data below `data_acked`. Each segment is counted once. SACKed segments count only if the
     /// receiver holds them back.
-    pub(crate) fn take_useful_copies(&mut self, data_acked: u64, eligibility: Eligibility) -> u64 {
+    pub(crate) fn take_useful_copies(
+        &mut self,
+        data_acked: DataOffset,
+        eligibility: Eligibility,
+    ) -> u64 {
         let held = eligibility == Eligibility::NotDataAcked;
         let mut count = 0;
         let from = self.count_below(self.outrun_from);
@@ -41,7 +77,7 @@ impl Scoreboard {
 
     /// Whether the scoreboard holds the data at `offset`, the oldest data that are not acknowledged at the data
     /// level.
-    pub(crate) fn carries(&mut self, offset: u64) -> bool {
+    pub(crate) fn carries(&mut self, offset: DataOffset) -> bool {
         let mut i = self.count_below(self.acked_data_below);
         while let Some(s) = self.queue.get(i).filter(|s| s.is_data_acked(offset)) {
             self.steps.add(1);
@@ -58,9 +94,9 @@ impl Scoreboard {
     /// this includes SACKed data.
     pub(crate) fn take_for_reinjection(
         &mut self,
-        data_acked: u64,
+        data_acked: DataOffset,
         held_back: bool,
-    ) -> Vec<(u64, Payload)> {
+    ) -> Vec<(DataOffset, Payload)> {
         let (below, held_back_before) = self.reinjected_below;
         let from = match held_back && !held_back_before {
             true => 0,
@@ -87,7 +123,7 @@ impl Scoreboard {
     /// eligible, is not a copy, was never protected, and ends above the data offset `data_acked`.
     pub(crate) fn next_unprotected(
         &mut self,
-        data_acked: u64,
+        data_acked: DataOffset,
         eligibility: Eligibility,
     ) -> Option<&Sent> {
         let from = self.count_below(self.unprotected_from);
@@ -103,14 +139,14 @@ impl Scoreboard {
                 Some(s)
             }
             None => {
-                self.unprotected_from = self.queue.back().map_or(0, Sent::end);
+                self.unprotected_from = self.end_of_last();
                 None
             }
         }
     }
 
     /// Marks the segment at `start` as protected.
-    pub(crate) fn protect(&mut self, start: u64) -> bool {
+    pub(crate) fn protect(&mut self, start: SubflowPosition) -> bool {
         let Some(i) = self.index_of(start) else {
             return false;
         };

@@ -6,9 +6,10 @@
 use spindle_units::{Duration, Instant};
 
 use super::{Scoreboard, Sent};
+use crate::types::SubflowPosition;
 
 /// Decides which of two transmissions was later: by time of transmission, then by the segment's end.
-pub(crate) type SentOrder = (Instant, u64);
+pub(crate) type SentOrder = (Instant, SubflowPosition);
 
 impl Sent {
     /// Whether the segment was transmitted once and is believed to be neither lost nor delivered.
@@ -41,7 +42,7 @@ impl Scoreboard {
     }
 
     /// Marks segments as lost that were transmitted once and end at or below `end`. Returns their bytes.
-    pub(crate) fn lose_fresh_below(&mut self, end: u64) -> u64 {
+    pub(crate) fn lose_fresh_below(&mut self, end: SubflowPosition) -> u64 {
         let mut bytes = 0;
         while let Some(i) = self.first_fresh()
             && self.queue[i].end() <= end
@@ -144,6 +145,7 @@ mod tests {
     use spindle_wire::Payload;
 
     use super::*;
+    use crate::types::DataOffset;
 
     /// The segments that [`Scoreboard::lose_older`] marks and its second result, computed by a scan of all
     /// segments.
@@ -152,7 +154,7 @@ mod tests {
         newest: SentOrder,
         wait: Duration,
         now: Instant,
-    ) -> (Vec<u64>, Option<Instant>) {
+    ) -> (Vec<SubflowPosition>, Option<Instant>) {
         let older = |s: &&Sent| !s.sacked && !s.awaits_retransmission() && s.order() < newest;
         let (due, later): (Vec<_>, Vec<_>) = board
             .queue
@@ -169,20 +171,22 @@ mod tests {
             steps in prop::collection::vec((0u8..10, 0u64..4000, 1u64..600), 1..80),
         ) {
             let mut board = Scoreboard::default();
-            let (mut end, mut now, mut newest) = (1, Instant::ZERO, (Instant::ZERO, 0));
-            for (what, at, len) in steps {
-                now += Duration::from_nanos(at % 3);
+            let (mut end, mut now) = (SubflowPosition::FIRST_BYTE, Instant::ZERO);
+            let mut newest = (Instant::ZERO, SubflowPosition::SYN);
+            for (what, number, len) in steps {
+                now += Duration::from_nanos(number % 3);
+                let at = SubflowPosition(number);
                 match what {
                     0..=3 => {
                         board.push(Sent::new(end, Payload::Length(len as u32), now));
                         end += len;
                     }
                     4 => newest = newest.max(board.sack(at, at + len).newest.map_or(newest, |n| (n.0, n.1))),
-                    5 => newest = newest.max(board.acknowledge(at.min(end) / 4, u64::MAX).newest.map_or(newest, |n| (n.0, n.1))),
+                    5 => newest = newest.max(board.acknowledge(SubflowPosition(at.min(end).0 / 4), DataOffset::MAX).newest.map_or(newest, |n| (n.0, n.1))),
                     6 => { board.repeat(at, now); }
                     7 => match len % 4 {
                         0 => { board.clear_lost(); }
-                        1 => board.mark_all_lost(at % 2 == 0),
+                        1 => board.mark_all_lost(number % 2 == 0),
                         2 => board.split(at, len as usize),
                         _ => { board.resegment(100 + len as usize); }
                     },

@@ -6,19 +6,20 @@ use super::{Phase, Sender};
 use crate::congestion::{AckSample, Coupling, Signal};
 use crate::subflow::loss::frto::{Frto, FrtoVerdict};
 use crate::subflow::scoreboard::Acked;
+use crate::types::{DataOffset, SubflowPosition};
 
 /// An acknowledgement, in positions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckInput<'a> {
     /// The cumulative acknowledgement, at most `nxt`.
-    pub(crate) ack: u64,
-    /// The data offset up to which the data level is acknowledged. [`u64::MAX`] if the caller does not need the
-    /// later data.
-    pub(crate) data_acked: u64,
+    pub(crate) ack: SubflowPosition,
+    /// The data offset up to which the data level is acknowledged. [`DataOffset::MAX`] if the caller does not need
+    /// the later data.
+    pub(crate) data_acked: DataOffset,
     /// SACK blocks without D-SACK.
-    pub(crate) sacks: &'a [(u64, u64)],
+    pub(crate) sacks: &'a [(SubflowPosition, SubflowPosition)],
     /// A D-SACK block.
-    pub(crate) dsack: Option<(u64, u64)>,
+    pub(crate) dsack: Option<(SubflowPosition, SubflowPosition)>,
     /// It repeats the last acknowledgement: no data, no window change, no SYN or FIN (RFC 5681, section 2).
     pub(crate) repeats: bool,
     /// ECE is set.
@@ -141,7 +142,7 @@ impl Sender {
     }
 
     #[inline(never)] // only with SACK blocks
-    fn take_sacks(&mut self, sacks: &[(u64, u64)]) -> Acked {
+    fn take_sacks(&mut self, sacks: &[(SubflowPosition, SubflowPosition)]) -> Acked {
         let mut delivered = Acked::default();
         for &(left, right) in sacks {
             delivered = merge(delivered, self.board.sack(left, right));
@@ -176,7 +177,7 @@ impl Sender {
     }
 
     #[cold] // a spurious retransmission
-    fn on_dsack(&mut self, now: Instant, left: u64) {
+    fn on_dsack(&mut self, now: Instant, left: SubflowPosition) {
         let (spurious, all) = self.spurious.undo.on_dsack(left);
         if spurious && self.counters.retransmissions > self.counters.spurious_retransmits {
             self.counters.spurious_retransmits += 1;
@@ -300,7 +301,7 @@ impl Sender {
         }
         if self.duplicates.count >= threshold && self.una > self.marks.recover {
             self.enter_recovery(now, flight, coupling);
-            let front = self.board.front().map_or(0, |s| s.start);
+            let front = self.board.start_of_first();
             self.board.mark_lost(front);
             return true;
         }
@@ -318,7 +319,7 @@ impl Sender {
         let frontier = self
             .board
             .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
-        let front = self.board.front().map_or(0, |s| s.start);
+        let front = self.board.start_of_first();
         let lost = frontier > front
             || (self.duplicates.count >= threshold && self.board.sacked_bytes() > 0);
         if !lost {
@@ -352,7 +353,7 @@ impl Sender {
             self.board.mark_lost_below(frontier);
         } else if advanced {
             // RFC 6582, section 3.2, step 3: a partial acknowledgement reveals the next hole.
-            let front = self.board.front().map_or(0, |s| s.start);
+            let front = self.board.start_of_first();
             self.board.mark_lost(front);
             self.force_repeat = true;
         }
@@ -424,8 +425,8 @@ impl Sender {
                 prior_in_flight,
                 rtt,
                 srtt: self.rtt.smoothed(),
-                acked_to: self.una,
-                next: self.nxt,
+                acked_to: self.una.0,
+                next: self.nxt.0,
                 cwnd_limited: limited,
                 recovering: !matches!(self.phase, Phase::Open),
             },

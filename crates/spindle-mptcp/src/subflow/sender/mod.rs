@@ -32,6 +32,7 @@ use crate::subflow::loss::{
 };
 use crate::subflow::rtt::RttEstimator;
 use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap, Uses};
+use crate::types::SubflowPosition;
 use gates::Gates;
 use mtu_search::MtuSearch;
 use pacing::PacingInput;
@@ -43,14 +44,14 @@ pub(crate) enum Phase {
     Open,
     /// Fast recovery until everything up to `point` is acknowledged.
     Recovery {
-        point: u64,
+        point: SubflowPosition,
         partial_acks: u32,
         prr: Option<Prr>,
         /// The losses were not a sign of congestion, and the window was not reduced.
         uncongested: bool,
     },
     /// After a retransmission timeout, until everything up to `point` is acknowledged.
-    Loss { point: u64 },
+    Loss { point: SubflowPosition },
 }
 
 /// Counters of a subflow's sending side, in bytes or events since the subflow began.
@@ -114,11 +115,11 @@ pub enum SendKind {
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     /// RFC 6582's `recover`: no fast retransmit until data beyond this position are acknowledged.
-    recover: u64,
+    recover: SubflowPosition,
     /// The window is not reduced again until this is acknowledged (RFC 3168, section 6.1.2).
-    reduced_until: u64,
+    reduced_until: SubflowPosition,
     /// RescueRxt (RFC 6675, section 2): at most one rescue retransmission until `una` is beyond this position.
-    rescued_to: u64,
+    rescued_to: SubflowPosition,
 }
 
 /// The sender of a subflow.
@@ -133,12 +134,12 @@ pub(crate) struct Sender {
     pub(crate) rtt: RttEstimator,
     pub(crate) cc: Box<dyn Congestion>,
     /// Lowest unacknowledged position.
-    pub(crate) una: u64,
+    pub(crate) una: SubflowPosition,
     /// Next position to send.
-    pub(crate) nxt: u64,
+    pub(crate) nxt: SubflowPosition,
     /// Right edge of the window that the peer announced on this subflow: the highest sum of an
     /// acknowledgement and its window (RFC 8684, section 3.3.4).
-    right_edge: u64,
+    right_edge: SubflowPosition,
     pub(crate) phase: Phase,
     pub(crate) counters: SendCounters,
     /// SACK was negotiated.
@@ -206,9 +207,9 @@ impl Sender {
             board: Scoreboard::default(),
             rtt,
             cc,
-            una: 0,
-            nxt: 0,
-            right_edge: 0,
+            una: SubflowPosition::SYN,
+            nxt: SubflowPosition::SYN,
+            right_edge: SubflowPosition::SYN,
             phase: Phase::Open,
             counters: SendCounters::default(),
             sack: false,
@@ -268,8 +269,8 @@ impl Sender {
         rtt: Option<Duration>,
         coupling: &mut Coupling,
     ) {
-        self.una = 1;
-        self.nxt = self.nxt.max(1);
+        self.una = SubflowPosition::FIRST_BYTE;
+        self.nxt = self.nxt.max(self.una);
         match (self.config.tcp.data_rto.fixed, rtt) {
             (Some(rto), _) => self.rtt.restart(rto),
             (None, Some(rtt)) => self.rtt.sample(rtt),
@@ -321,7 +322,7 @@ impl Sender {
     /// never moves to the left, because data that an earlier window allowed may still be in flight. Returns
     /// whether the edge moved.
     #[inline]
-    pub(crate) fn on_window(&mut self, ack: u64, window: u64) -> bool {
+    pub(crate) fn on_window(&mut self, ack: SubflowPosition, window: u64) -> bool {
         let before = self.right_edge;
         self.right_edge = before.max(ack + window);
         self.right_edge > before
@@ -330,7 +331,7 @@ impl Sender {
     /// Bytes of new sequence space that the peer's window on this subflow allows.
     #[inline]
     pub(crate) fn window_room(&self) -> u64 {
-        self.right_edge.saturating_sub(self.nxt)
+        self.right_edge.saturating_since(self.nxt)
     }
 
     /// Whether everything sent so far lies inside the peer's window on this subflow.
@@ -432,7 +433,7 @@ impl Sender {
         fin: bool,
         map: Option<SentMap>,
         kind: SendKind,
-    ) -> u64 {
+    ) -> SubflowPosition {
         let start = self.nxt;
         let len = payload.len();
         if len <= self.mss as usize {
@@ -548,7 +549,7 @@ impl Sender {
 
     /// The start of the next segment to retransmit, if the window allows it. Has no visible side effects unless
     /// pacing or an output queue is [in use](Self::is_gated).
-    pub(crate) fn next_repeat(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn next_repeat(&mut self, now: Instant) -> Option<SubflowPosition> {
         if !self.may_repeat() {
             return None;
         }
@@ -568,7 +569,7 @@ impl Sender {
 
     /// RFC 6675, NextSeg rules 3 and 4. In recovery with nothing else to send: a segment below the highest
     /// SACKed one, otherwise, once per episode, the last outstanding segment.
-    pub(crate) fn next_rescue(&mut self) -> Option<u64> {
+    pub(crate) fn next_rescue(&mut self) -> Option<SubflowPosition> {
         if !self.may_rescue() {
             return None;
         }
@@ -588,7 +589,12 @@ impl Sender {
     }
 
     /// Records a retransmission of the segment at `start` and returns the segment.
-    pub(crate) fn on_repeat(&mut self, now: Instant, start: u64, kind: SendKind) -> Option<&Sent> {
+    pub(crate) fn on_repeat(
+        &mut self,
+        now: Instant,
+        start: SubflowPosition,
+        kind: SendKind,
+    ) -> Option<&Sent> {
         let len = self.board.get(start)?.payload.len() as u64;
         self.force_repeat = false;
         if len > 0 {

@@ -4,6 +4,8 @@
 
 use spindle_units::{Duration, Instant};
 
+use crate::types::SubflowPosition;
+
 /// Timeouts of full segments, without delivery of a full segment in between, after which a path that carries
 /// small segments is a black hole. The value is MAX_PROBES (RFC 8899, section 5.1.2), and `tcp_retries1` of
 /// Linux, which `tcp_write_timeout` uses.
@@ -24,7 +26,7 @@ const RAISE_AFTER: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Probe {
     /// Its position.
-    pub(super) start: u64,
+    pub(super) start: SubflowPosition,
     /// Its payload in bytes.
     pub(super) len: u64,
     /// The size that is known to pass if the probe passes. It is less than `len` once options take more of a
@@ -213,7 +215,7 @@ mod tests {
         let mut probes = 0;
         let mut run = |search: &mut MtuSearch, now, mss: &mut u64, passes| {
             while let Some(size) = search.next_size(now, *mss, agreed) {
-                let (start, len, shows) = (1, size, size);
+                let (start, len, shows) = (SubflowPosition::FIRST_BYTE, size, size);
                 search.on_probe(Probe { start, len, shows }, agreed);
                 probes += 1;
                 assert!(probes < 60, "the search does not end");

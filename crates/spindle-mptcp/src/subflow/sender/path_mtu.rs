@@ -5,6 +5,7 @@ use spindle_units::Instant;
 use super::mtu_search::{MtuSearch, Probe, Verdict};
 use super::{Phase, Sender};
 use crate::subflow::loss::frto::Frto;
+use crate::types::SubflowPosition;
 
 impl Sender {
     /// Payload bytes of a full segment as both ends agreed, without options.
@@ -119,7 +120,7 @@ impl Sender {
 
     /// Segments up to `ack` are about to be acknowledged. While timeouts raise a suspicion, their sizes show
     /// which segment sizes the path carries.
-    pub(super) fn note_delivered_sizes(&mut self, ack: u64) {
+    pub(super) fn note_delivered_sizes(&mut self, ack: SubflowPosition) {
         let Some(search) = self.search.as_mut().filter(|s| s.watches()) else {
             return;
         };

@@ -7,7 +7,7 @@ use crate::congestion::{Coupling, Signal};
 use crate::subflow::loss::frto::Frto;
 use crate::subflow::loss::tlp::Tlp;
 use crate::tcp_config::ReductionBase;
-use crate::types::or_far_future;
+use crate::types::{SubflowPosition, or_far_future};
 
 /// The action that an expired timer requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Sender {
     }
 
     /// The start of the last outstanding segment, for a probe.
-    pub(crate) fn last_segment(&self) -> Option<u64> {
+    pub(crate) fn last_segment(&self) -> Option<SubflowPosition> {
         self.board.back().map(|s| s.start)
     }
 
@@ -205,7 +205,7 @@ impl Sender {
     pub(crate) fn on_unrepaired(
         &mut self,
         now: Instant,
-        end: u64,
+        end: SubflowPosition,
         flight: u64,
         coupling: &mut Coupling,
     ) -> bool {

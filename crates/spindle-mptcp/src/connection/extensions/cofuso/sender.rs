@@ -25,13 +25,13 @@ use crate::connection::trace::{Coded, TraceKind};
 use crate::connection::{Connection, Role};
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, Subflow};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
 /// A recovery policy's request for a parity ([`crate::recovery::Action::BlockParity`]).
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct ParityRequest {
     pub(in crate::connection) of: SubflowId,
-    pub(in crate::connection) first: u64,
+    pub(in crate::connection) first: SubflowPosition,
     pub(in crate::connection) segments: usize,
     pub(in crate::connection) index: usize,
     pub(in crate::connection) parities: usize,
@@ -43,10 +43,10 @@ pub(in crate::connection) struct ParityRequest {
 #[derive(Debug)]
 struct Open {
     of: SubflowId,
-    first: u64,
-    end: u64,
+    first: SubflowPosition,
+    end: SubflowPosition,
     /// Data offsets of its first byte and of the first byte after it, for traces.
-    offsets: (u64, u64),
+    offsets: (DataOffset, DataOffset),
     shape: Shape,
     /// Parities that are not sent yet, by index.
     symbols: Vec<Option<Symbol>>,
@@ -57,15 +57,15 @@ struct Open {
 /// A parity in flight.
 #[derive(Clone, Copy, Debug)]
 struct SentParity {
-    start: u64,
+    start: SubflowPosition,
     len: u64,
     header: [u8; ParityHeader::LEN],
     /// Data offset of the block's first byte, and the packets that the parity protects, for traces.
-    coded: (u64, Coded),
+    coded: (DataOffset, Coded),
 }
 
 impl SentParity {
-    fn end(&self) -> u64 {
+    fn end(&self) -> SubflowPosition {
         self.start + self.len
     }
 }
@@ -130,7 +130,7 @@ impl Blocks {
     }
 
     /// The parity that the byte at `start` of subflow `on` belongs to.
-    fn sent_at(&self, on: SubflowId, start: u64) -> Option<&SentParity> {
+    fn sent_at(&self, on: SubflowId, start: SubflowPosition) -> Option<&SentParity> {
         let sent = &self.sent.iter().find(|s| s.0 == on)?.1;
         let at = sent.partition_point(|s| s.end() <= start);
         sent.get(at).filter(|s| s.start <= start)
@@ -195,8 +195,8 @@ impl Connection {
         block.kept.1 -= 1;
         let header = ParityHeader {
             name,
-            first: block.first as u32,
-            end: block.end as u32,
+            first: block.first.relative_number(),
+            end: block.end.relative_number(),
             sources: u8::try_from(block.shape.sources).ok()?,
             parities: u8::try_from(block.shape.parities).ok()?,
             index: u8::try_from(request.index).ok()?,
@@ -207,7 +207,7 @@ impl Connection {
         let coded = Coded {
             of: request.of,
             packets: header.sources,
-            end,
+            end: end.0,
             index: header.index,
         };
         let payload = with_header(header.to_bytes(), payload_of(symbol.content));
@@ -227,7 +227,7 @@ impl Connection {
             .tx
             .board
             .block(request.first, request.segments)?;
-        let (mut end, mut first, mut last) = (request.first, None, 0);
+        let (mut end, mut first, mut last) = (request.first, None, DataOffset::START);
         let mut sources = Vec::with_capacity(request.segments);
         for s in members {
             let offset = s.map?.offset;
@@ -268,7 +268,7 @@ impl Connection {
         &mut self,
         now: Instant,
         b: usize,
-        (offset, coded): (u64, Coded),
+        (offset, coded): (DataOffset, Coded),
         header: [u8; ParityHeader::LEN],
         payload: Payload,
     ) -> (SubflowId, Segment) {
@@ -287,8 +287,8 @@ impl Connection {
         let kind = SendKind::Parity;
         let sent = TraceKind::Sent {
             kind,
-            offset,
-            position,
+            offset: offset.0,
+            position: position.0,
             len: len as u32,
             copy_of: Some(coded.of),
             parity: Some(coded),
@@ -310,7 +310,11 @@ impl Connection {
 
     /// The packets that the parity at `start` of subflow `on` protects, and the data offset of the first
     /// packet.
-    pub(in crate::connection) fn coded(&self, on: SubflowId, start: u64) -> Option<(u64, Coded)> {
+    pub(in crate::connection) fn coded(
+        &self,
+        on: SubflowId,
+        start: SubflowPosition,
+    ) -> Option<(DataOffset, Coded)> {
         let blocks = self.extensions.parities.blocks.as_ref()?;
         Some(blocks.sent_at(on, start)?.coded)
     }
@@ -323,7 +327,7 @@ impl Connection {
         let subflows = &self.subflows;
         blocks.sent.retain_mut(|(on, sent)| {
             let carrier = subflows.iter().find(|c| c.id == *on);
-            let una = carrier.map_or(u64::MAX, |c| c.tx.una);
+            let una = carrier.map_or(SubflowPosition::MAX, |c| c.tx.una);
             while sent.pop_front_if(|s| s.end() <= una).is_some() {
                 self.steps.add(1);
             }
@@ -335,7 +339,7 @@ impl Connection {
     pub(in crate::connection) fn parity_options(
         &self,
         on: SubflowId,
-        start: u64,
+        start: SubflowPosition,
         payload: &Payload,
     ) -> Options {
         let mut options = Options {
@@ -347,7 +351,7 @@ impl Connection {
             return options;
         };
         let marker = ParityOption::Block {
-            start: whole.start as u32,
+            start: whole.start.relative_number(),
             len: whole.len as u16,
         };
         let rare = options.rare_mut();
