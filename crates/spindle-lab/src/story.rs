@@ -3,7 +3,9 @@
 use spindle_experiment::flow_trace::{FlowEvent, FlowEventKind, FlowTrace};
 use spindle_experiment::registry::Registry;
 use spindle_experiment::{Experiment, Scenario, TransportName};
-use spindle_mptcp::{Coded, SendKind, SubflowId, TraceEvent, TraceKind};
+use spindle_mptcp::{
+    Coded, DataOffset, SendKind, SubflowId, SubflowPosition, TraceEvent, TraceKind,
+};
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, SeqNumber};
 
@@ -213,7 +215,7 @@ fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> Fl
 }
 
 /// Data offset of the flow's first byte on its connection.
-fn first_offset(events: &[TraceEvent]) -> u64 {
+fn first_offset(events: &[TraceEvent]) -> DataOffset {
     let offsets = events.iter().filter_map(|e| match e.kind {
         TraceKind::Sent {
             kind: SendKind::New,
@@ -222,7 +224,7 @@ fn first_offset(events: &[TraceEvent]) -> u64 {
         } => Some(offset),
         _ => None,
     });
-    offsets.min().unwrap_or(0)
+    offsets.min().unwrap_or_default()
 }
 
 fn event(at: Instant, subflow: SubflowId, kind: FlowEventKind, dsn: u64, len: u32) -> FlowEvent {
@@ -236,7 +238,7 @@ fn event(at: Instant, subflow: SubflowId, kind: FlowEventKind, dsn: u64, len: u3
     }
 }
 
-fn sender_event(e: &TraceEvent, start: u64, oldest: &mut u64) -> Option<FlowEvent> {
+fn sender_event(e: &TraceEvent, start: DataOffset, oldest: &mut DataOffset) -> Option<FlowEvent> {
     let (kind, offset, len) = match e.kind {
         TraceKind::Sent {
             kind,
@@ -279,19 +281,19 @@ fn parity_event(
     e: &TraceEvent,
     coded: Coded,
     kind: SendKind,
-    offset: u64,
-    start: u64,
+    offset: DataOffset,
+    start: DataOffset,
 ) -> Option<FlowEvent> {
     let kind = FlowEventKind::Parity {
         of_subflow: coded.of.0,
         packets: coded.packets,
         again: matches!(kind, SendKind::Retransmission | SendKind::Probe),
     };
-    let len = coded.end.saturating_sub(offset) as u32;
+    let len = coded.end.saturating_since(offset) as u32;
     (offset >= start).then(|| event(e.at, e.subflow, kind, offset - start, len))
 }
 
-fn receiver_event(e: &TraceEvent, sent: &[Sent], start: u64) -> Option<FlowEvent> {
+fn receiver_event(e: &TraceEvent, sent: &[Sent], start: DataOffset) -> Option<FlowEvent> {
     let (kind, offset, len) = match e.kind {
         TraceKind::Arrived { offset, len, .. } => (FlowEventKind::Arrived, offset, len),
         TraceKind::Decoded { offset, len, .. } => (FlowEventKind::Decoded, offset, len),
@@ -310,8 +312,8 @@ struct Sent {
     at: Instant,
     subflow: SubflowId,
     seq: SeqNumber,
-    position: u64,
-    offset: u64,
+    position: SubflowPosition,
+    offset: DataOffset,
     len: u32,
     parity: bool,
 }
@@ -351,7 +353,7 @@ fn sent(recording: &Recording, seen: &[Seen]) -> Vec<Sent> {
                 seq,
                 position,
                 offset,
-                len: parity.map_or(len, |c| c.end.saturating_sub(offset) as u32),
+                len: parity.map_or(len, |c| c.end.saturating_since(offset) as u32),
                 parity: parity.is_some(),
             });
         }
@@ -359,7 +361,12 @@ fn sent(recording: &Recording, seen: &[Seen]) -> Vec<Sent> {
     list
 }
 
-fn losses(recording: &Recording, seen: &[Seen], sent: &[Sent], start: u64) -> Vec<FlowEvent> {
+fn losses(
+    recording: &Recording,
+    seen: &[Seen],
+    sent: &[Sent],
+    start: DataOffset,
+) -> Vec<FlowEvent> {
     let mut list = Vec::new();
     for s in seen {
         let (Some(link), Some(id)) = (&s.dropped_by, subflow_of(recording, &s.src, &s.dst)) else {

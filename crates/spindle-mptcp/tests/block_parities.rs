@@ -10,8 +10,8 @@ use std::sync::Arc;
 use proptest::strategy::Strategy;
 use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, View};
 use spindle_mptcp::{
-    Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, SubflowId, TraceEvent,
-    TraceKind, preset,
+    Config, ConnectionInfo, Event, Handle, InitialWindow, SendKind, SubflowId, SubflowPosition,
+    TraceEvent, TraceKind, preset,
 };
 use spindle_units::Duration;
 use spindle_wire::{Flags, Payload, Segment};
@@ -493,7 +493,9 @@ impl Recovery for Mad {
         let pick = |of: &[usize], by: usize| of[self.n / by % of.len()];
         let of = SubflowId(pick(&[0, 1, 2, 7], 1) as u8);
         let run = view.subflows.iter().find(|s| s.id == of);
-        let first = run.and_then(|s| s.uncoded).map_or(1, |r| r.first);
+        let first = run
+            .and_then(|s| s.uncoded)
+            .map_or(SubflowPosition::FIRST_BYTE, |r| r.first);
         Action::BlockParity {
             of,
             first: first + pick(&[0, 0, 0, 1], 3) as u64,

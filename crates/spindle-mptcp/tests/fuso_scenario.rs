@@ -177,7 +177,7 @@ fn sent(e: &TraceEvent, start: Instant) -> Option<Sent> {
     else {
         return None;
     };
-    let packet = 1 + offset / u64::from(PACKET);
+    let packet = 1 + offset.since_start() / u64::from(PACKET);
     Some((us(start, e.at), e.subflow.0, kind, packet, len))
 }
 

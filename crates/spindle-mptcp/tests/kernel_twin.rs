@@ -102,7 +102,7 @@ impl Scene {
         let sent = |e: TraceEvent| match e.kind {
             TraceKind::Sent { kind, offset, .. } => {
                 let at = e.at.since(start).as_micros() / 1000;
-                Some((at, e.subflow, kind, offset))
+                Some((at, e.subflow, kind, offset.since_start()))
             }
             _ => None,
         };

@@ -130,7 +130,7 @@ fn run_of(packets: u32, sending: Config, receiving: Config) -> Outcome {
             } => copies.push((
                 e.subflow,
                 copy_of.expect("a copy"),
-                1 + offset / u64::from(PACKET),
+                1 + offset.since_start() / u64::from(PACKET),
             )),
             TraceKind::Timeout => timeouts += 1,
             _ => {}

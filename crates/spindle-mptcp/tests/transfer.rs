@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use spindle_mptcp::{Config, Event, Handle, preset};
+use spindle_mptcp::{Config, DataOffset, Event, Handle, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 use support::{CLIENT, Net, Path, SERVER, endpoint};
@@ -155,7 +155,7 @@ fn accepted(net: &mut Net, config: Config) -> Handle {
 }
 
 /// The acknowledgements reported to the server, each with its time.
-fn acknowledged(net: &Net) -> Vec<(Instant, u64)> {
+fn acknowledged(net: &Net) -> Vec<(Instant, DataOffset)> {
     let told = net.events.iter().filter_map(|(at, side, e)| match e {
         Event::Acknowledged { offset, .. } if *side == SERVER => Some((*at, *offset)),
         _ => None,
@@ -173,7 +173,7 @@ fn a_watched_offset_is_reported_once_when_all_data_before_it_are_acknowledged() 
         let begin = net.now;
         let written = net.stacks[SERVER].send(begin, h, Payload::Length(5000));
         assert_eq!(written, Ok(5000));
-        net.stacks[SERVER].watch_acknowledged(begin, h, 5000);
+        net.stacks[SERVER].watch_acknowledged(begin, h, DataOffset(5000));
         let mut told = 0;
         while net.step(begin + Duration::from_secs(2)) {
             let info = net.stacks[SERVER].info(h).expect("a connection");
@@ -182,16 +182,19 @@ fn a_watched_offset_is_reported_once_when_all_data_before_it_are_acknowledged() 
         }
         assert_eq!(told, 1, "{name}");
         let (at, offset) = acknowledged(&net)[0];
-        assert_eq!(offset, 5000, "{name}");
+        assert_eq!(offset, DataOffset(5000), "{name}");
         assert!(at >= begin + delay + delay, "{name}: a round trip");
         // An offset that is already acknowledged is reported at once. An offset that is not yet written is not
         // reported.
-        net.stacks[SERVER].watch_acknowledged(net.now, h, 4000);
+        net.stacks[SERVER].watch_acknowledged(net.now, h, DataOffset(4000));
         assert!(matches!(
             net.stacks[SERVER].poll_event(),
-            Some(Event::Acknowledged { offset: 5000, .. })
+            Some(Event::Acknowledged {
+                offset: DataOffset(5000),
+                ..
+            })
         ));
-        net.stacks[SERVER].watch_acknowledged(net.now, h, 5001);
+        net.stacks[SERVER].watch_acknowledged(net.now, h, DataOffset(5001));
         assert_eq!(net.stacks[SERVER].poll_event(), None, "{name}");
     }
 }

@@ -1,5 +1,6 @@
 //! A custom scheduler: the subflow with the most room.
 
+use spindle_mptcp::DataOffset;
 use spindle_mptcp::scheduler::{Assignment, Candidate, Scheduler, SchedulerFactory};
 
 /// New data go to the subflow with the most unused bytes of its congestion window.
@@ -24,8 +25,8 @@ impl Scheduler for MostRoom {
     fn pick(
         &mut self,
         candidates: &[Candidate],
-        _acked_to: u64,
-        _sent_to: u64,
+        _acked_to: DataOffset,
+        _sent_to: DataOffset,
         unsent: u64,
     ) -> Option<Assignment> {
         if unsent == 0 {
@@ -48,7 +49,7 @@ mod tests {
         let candidate = |id, cwnd, queued| Candidate {
             id: SubflowId(id),
             srtt: None,
-            carried_to: 0,
+            carried_to: DataOffset::START,
             queued,
             cwnd,
             pacing_rate: None,
@@ -56,9 +57,12 @@ mod tests {
         let list = [candidate(0, 20_000, 15_000), candidate(1, 14_000, 0)];
         let mut scheduler = MostRoom.build();
         assert_eq!(
-            scheduler.pick(&list, 0, 0, 1),
+            scheduler.pick(&list, DataOffset::START, DataOffset::START, 1),
             Some(Assignment::new_data(SubflowId(1)))
         );
-        assert_eq!(scheduler.pick(&list, 0, 0, 0), None);
+        assert_eq!(
+            scheduler.pick(&list, DataOffset::START, DataOffset::START, 0),
+            None
+        );
     }
 }

@@ -9,6 +9,7 @@ use spindle_units::Instant;
 use super::reno::L;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, Coupling, CouplingRow, Parameters, Signal};
+use crate::types::SubflowPosition;
 
 /// The part in which coupled controllers differ. It is used only while at least two subflows are active,
 /// including this one. A single subflow behaves like Reno.
@@ -36,7 +37,7 @@ pub(super) struct Coupled<R> {
     increase: f64,
     /// How long that value is valid: the next byte to be sent when it was computed, and the coupling's epoch
     /// (RFC 6356, section 4.1, computes alpha once per window or after a loss).
-    window_end: u64,
+    window_end: SubflowPosition,
     epoch: Option<u64>,
     rule: PhantomData<R>,
 }
@@ -48,7 +49,7 @@ impl<R: Rule> Coupled<R> {
             window: Window::new(p),
             subflow: p.subflow,
             increase: 1.0,
-            window_end: 0,
+            window_end: SubflowPosition::SYN,
             epoch: None,
             rule: PhantomData,
         }

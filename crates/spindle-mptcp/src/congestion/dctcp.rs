@@ -5,7 +5,7 @@ use spindle_units::Instant;
 use super::reno::L;
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
-use crate::types::EcnMode;
+use crate::types::{EcnMode, SubflowPosition};
 
 /// Estimation gain (RFC 8257, section 4.1).
 const G: f64 = 1.0 / 16.0;
@@ -41,7 +41,7 @@ struct DctcpController {
     subflow: usize,
     alpha: f64,
     /// DCTCP.WindowEnd: the observation window ends when more than this is acknowledged.
-    window_end: u64,
+    window_end: SubflowPosition,
     bytes_acked: u64,
     bytes_marked: u64,
 }
@@ -53,7 +53,7 @@ impl DctcpController {
             window: Window::new(p),
             subflow: p.subflow,
             alpha: INITIAL_ALPHA,
-            window_end: 0,
+            window_end: SubflowPosition::SYN,
             bytes_acked: 0,
             bytes_marked: 0,
         }
@@ -132,7 +132,11 @@ mod tests {
             15.0 / 16.0,
             "the first ACK ends the empty first window"
         );
-        assert_eq!(path.cc.window_end, 16 * MSS, "SND.NXT when it arrived");
+        assert_eq!(
+            path.cc.window_end,
+            SubflowPosition(16 * MSS),
+            "SND.NXT when it arrived"
+        );
         // An ACK of exactly WindowEnd does not end it, an ACK beyond it does: 4 of 16 segments are marked.
         for i in 0..15 {
             path.ack_marked(MSS, if i % 4 == 0 { MSS } else { 0 });

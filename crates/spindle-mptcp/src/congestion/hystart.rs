@@ -3,6 +3,7 @@
 use spindle_units::Duration;
 
 use super::AckSample;
+use crate::types::SubflowPosition;
 
 /// Bounds of the delay increase that ends slow start (RFC 9406, section 4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
@@ -43,7 +44,7 @@ pub(super) struct HyStart {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     /// windowEnd: the round ends when this byte is acknowledged.
-    end: Option<u64>,
+    end: Option<SubflowPosition>,
     /// lastRoundMinRTT. `None` represents infinity.
     pub(super) last_min: Option<Duration>,
     /// currentRoundMinRTT. `None` represents infinity.
@@ -64,7 +65,7 @@ impl Round {
     }
 
     /// Begins the next round, which ends when the byte `next` is acknowledged.
-    pub(super) fn begin_next(&mut self, next: u64) {
+    pub(super) fn begin_next(&mut self, next: SubflowPosition) {
         self.end = Some(next);
         self.last_min = self.current_min.take();
         self.samples = 0;
@@ -108,7 +109,7 @@ impl HyStart {
         }
     }
 
-    fn end_round(&mut self, next: u64) -> bool {
+    fn end_round(&mut self, next: SubflowPosition) -> bool {
         self.round.begin_next(next);
         let Some(css) = &mut self.css else {
             return false;
@@ -130,8 +131,8 @@ mod tests {
         for i in 1..=8 {
             let mut s = sample(1000);
             s.rtt = Some(Duration::from_millis(ms));
-            s.acked_to = *number * 8000 + i * 1000;
-            s.next = (*number + 1 + i / 8) * 8000;
+            s.acked_to = SubflowPosition(*number * 8000 + i * 1000);
+            s.next = SubflowPosition((*number + 1 + i / 8) * 8000);
             over |= h.on_ack(&s);
         }
         *number += 1;
@@ -185,7 +186,7 @@ mod tests {
         for i in 1..8 {
             let mut s = sample(1000);
             s.rtt = Some(Duration::from_millis(500));
-            s.acked_to = n * 8000 + i;
+            s.acked_to = SubflowPosition(n * 8000 + i);
             s.next = s.acked_to + 8000;
             assert!(!h.on_ack(&s));
         }

@@ -54,6 +54,8 @@ pub use reno::Reno;
 pub use slow_start_exit::SlowStartExit;
 pub use window::{MIN_SSTHRESH_SEGMENTS, Window};
 
+use crate::types::SubflowPosition;
+
 /// The controllers that come with Spindle, always in the same order.
 pub fn built_in() -> &'static [Arc<dyn ControllerFactory>] {
     &BUILT_IN
@@ -75,11 +77,10 @@ pub struct AckSample {
     pub rtt: Option<Duration>,
     /// Smoothed round-trip time, if known.
     pub srtt: Option<Duration>,
-    /// The acknowledgement number, as bytes since the start of the subflow. It ends HyStart++ rounds and DCTCP
-    /// observation windows.
-    pub acked_to: u64,
-    /// The next byte to be sent, on the same scale.
-    pub next: u64,
+    /// Position of the acknowledgement number. It ends HyStart++ rounds and DCTCP observation windows.
+    pub acked_to: SubflowPosition,
+    /// Position of the next byte to be sent.
+    pub next: SubflowPosition,
     /// Whether cwnd limited the sender, and not the application or the peer's window. If not, the window does
     /// not grow (RFC 9293 leaves this case to RFC 7661 and RFC 9438 section 5.8).
     pub cwnd_limited: bool,

@@ -15,6 +15,7 @@ use spindle_units::Duration;
 
 use super::AckSample;
 use super::hystart::{CSS_GROWTH_DIVISOR, N_RTT_SAMPLE, Round, delay_threshold};
+use crate::types::SubflowPosition;
 
 /// Number of latest samples whose minimum counts.
 const RECENT: usize = N_RTT_SAMPLE as usize;
@@ -64,7 +65,7 @@ impl RecentDelay {
         self.round.samples >= N_RTT_SAMPLE && least >= base + delay_threshold(base)
     }
 
-    fn end_round(&mut self, next: u64) {
+    fn end_round(&mut self, next: SubflowPosition) {
         let compared_with = self.baseline.or(self.round.last_min);
         self.baseline = compared_with.filter(|_| self.delayed);
         self.round.begin_next(next);
@@ -79,7 +80,7 @@ mod tests {
 
     /// Processes the acknowledgements of one round with these round-trip times in milliseconds. All rounds of a
     /// test have the same number. Returns whether slow start ended.
-    fn round(d: &mut RecentDelay, number: &mut u64, rtts: &[u64]) -> bool {
+    fn round(d: &mut RecentDelay, number: &mut SubflowPosition, rtts: &[u64]) -> bool {
         let mut over = false;
         let n = rtts.len() as u64;
         for (i, ms) in (1..).zip(rtts) {
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn queue_that_grows_within_two_rounds_ends_slow_start() {
-        let (mut d, mut n) = (RecentDelay::default(), 0);
+        let (mut d, mut n) = (RecentDelay::default(), SubflowPosition::SYN);
         assert!(!round(&mut d, &mut n, &[100; 32]));
         assert!(!round(&mut d, &mut n, &growing()));
         assert_eq!(d.divisor(), CSS_GROWTH_DIVISOR);
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn growth_slows_down_as_soon_as_eight_samples_exceed_the_threshold() {
-        let (mut d, mut n) = (RecentDelay::default(), 0);
+        let (mut d, mut n) = (RecentDelay::default(), SubflowPosition::SYN);
         round(&mut d, &mut n, &[100; 32]);
         // 100 ms / 8 = 12.5 ms is the threshold. The round has more acknowledgements than are processed here.
         for (i, ms) in (1..).zip([100, 120, 120, 120, 120, 120, 120, 120]) {
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn delay_that_does_not_return_in_the_next_round_lets_slow_start_continue() {
-        let (mut d, mut n) = (RecentDelay::default(), 0);
+        let (mut d, mut n) = (RecentDelay::default(), SubflowPosition::SYN);
         for _ in 0..10 {
             assert!(!round(&mut d, &mut n, &[100; 32]));
             assert!(!round(&mut d, &mut n, &growing()));
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn rounds_of_fewer_than_eight_samples_do_not_end_slow_start() {
-        let (mut d, mut n) = (RecentDelay::default(), 0);
+        let (mut d, mut n) = (RecentDelay::default(), SubflowPosition::SYN);
         round(&mut d, &mut n, &[100; 7]);
         for _ in 0..10 {
             assert!(!round(&mut d, &mut n, &[500; 7]));

@@ -31,8 +31,8 @@ pub(super) fn sample(acked: u64) -> AckSample {
         prior_in_flight: acked,
         rtt: None,
         srtt: None,
-        acked_to: acked,
-        next: acked,
+        acked_to: SubflowPosition(acked),
+        next: SubflowPosition(acked),
         cwnd_limited: true,
         recovering: false,
     }
@@ -60,7 +60,7 @@ pub(super) struct Path<C> {
     pub(super) now: Instant,
     pub(super) rtt: Duration,
     pub(super) limited: bool,
-    acked_to: u64,
+    acked_to: SubflowPosition,
 }
 
 impl<C: Congestion> Path<C> {
@@ -71,12 +71,12 @@ impl<C: Congestion> Path<C> {
             now: Instant::ZERO,
             rtt: Duration::from_millis(100),
             limited: true,
-            acked_to: 0,
+            acked_to: SubflowPosition::SYN,
         }
     }
 
     /// SND.NXT: one window beyond the acknowledged data.
-    pub(super) fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> SubflowPosition {
         self.acked_to + self.cc.cwnd()
     }
 
@@ -319,8 +319,8 @@ fn ack() -> impl Strategy<Value = AckSample> {
             prior_in_flight: acked,
             rtt: rtt.map(Duration::from_nanos),
             srtt: rtt.map(Duration::from_nanos),
-            acked_to,
-            next,
+            acked_to: SubflowPosition(acked_to),
+            next: SubflowPosition(next),
             cwnd_limited: limited,
             recovering,
         },

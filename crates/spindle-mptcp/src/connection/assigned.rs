@@ -227,10 +227,10 @@ impl Connection {
             }
             self.find_assignable();
             let (una, nxt) = (self.send.una, self.send.nxt);
-            let picked =
-                self.scheduling
-                    .scheduler
-                    .pick(&self.scheduling.candidates, una.0, nxt.0, len);
+            let picked = self
+                .scheduling
+                .scheduler
+                .pick(&self.scheduling.candidates, una, nxt, len);
             let Some(i) = picked.and_then(|a| self.index(a.subflow)) else {
                 return any;
             };
@@ -257,7 +257,7 @@ impl Connection {
                 self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
-                    carried_to: s.scheduling.redundant_next.0,
+                    carried_to: s.scheduling.redundant_next,
                     queued: s.tx.board.outstanding() + self.scheduling.assigned.bytes(s.id),
                     cwnd: s.tx.cc.cwnd(),
                     pacing_rate: s.tx.pacing_rate(),

@@ -207,9 +207,8 @@ impl Connection {
         let copied = &self.policy.copied;
         let is_valid = |v: &SubflowView| {
             let whole = v.oldest_unprotected.is_none_or(|s| {
-                let offset = DataOffset(s.offset);
-                let end = offset + u64::from(s.len);
-                end > data_acked && !copied.overlaps(offset, end)
+                let end = s.offset + u64::from(s.len);
+                end > data_acked && !copied.overlaps(s.offset, end)
             });
             whole && (same || v.uncoded.is_none())
         };
@@ -267,14 +266,13 @@ impl Connection {
                 position,
                 on,
                 window,
-            } => self.copy(now, of, SubflowPosition(position), on, window),
+            } => self.copy(now, of, position, on, window),
             Action::Repeat {
                 of,
                 position,
                 window,
             } => {
                 let i = self.index(of)?;
-                let position = SubflowPosition(position);
                 let sent = self.subflows[i].tx.board.get(position)?;
                 let len = sent.payload.len() as u64;
                 if window == Window::Inside && !self.subflows[i].tx.has_room(len) {
@@ -282,9 +280,7 @@ impl Connection {
                 }
                 self.repeat(now, i, position, SendKind::Repeat)
             }
-            Action::Parity { of, first, end } => {
-                self.send_parity(now, of, SubflowPosition(first), SubflowPosition(end))
-            }
+            Action::Parity { of, first, end } => self.send_parity(now, of, first, end),
             Action::BlockParity {
                 of,
                 first,
@@ -295,7 +291,7 @@ impl Connection {
             } => {
                 let ask = ParityRequest {
                     of,
-                    first: SubflowPosition(first),
+                    first,
                     segments,
                     index,
                     parities,
@@ -306,10 +302,7 @@ impl Connection {
             Action::Repair { of, position } => {
                 let i = self.index(of)?;
                 let board = &mut self.subflows[i].tx.board;
-                let start = board
-                    .get(SubflowPosition(position))
-                    .filter(|s| !s.sacked)?
-                    .start;
+                let start = board.get(position).filter(|s| !s.sacked)?.start;
                 board.mark_lost(start);
                 self.repeat(now, i, start, SendKind::Retransmission)
             }
@@ -331,7 +324,7 @@ impl Connection {
         let drop = DropView {
             now,
             subflow: sf.id,
-            position: SubflowPosition::from_signed(sf.send_position(dropped.first_seq()?))?.0,
+            position: SubflowPosition::from_signed(sf.send_position(dropped.first_seq()?))?,
         };
         let action = self.policy.sender.as_mut()?.on_drop(&drop);
         let (_, repair) = self.carry_out(now, action)?;
@@ -415,10 +408,10 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
         in_flight: s.tx.in_flight(),
         window_room: s.tx.window_room(),
         mss: s.tx.mss,
-        acked_to: s.tx.una.0,
+        acked_to: s.tx.una,
         oldest_unprotected: oldest.filter(|_| !s.dead),
         uncoded: uncoded.filter(|_| !s.dead),
-        coded_to: s.tx.board.coded_to().0,
+        coded_to: s.tx.board.coded_to(),
     }
 }
 
@@ -432,7 +425,7 @@ fn first_run(s: &mut Subflow, rules: &ViewRules<'_>) -> Option<RunView> {
     let board = &mut s.tx.board;
     let run = board.first_run(rules.longest_block, longest, is_over)?;
     Some(RunView {
-        first: run.first.0,
+        first: run.first,
         segments: run.segments,
         parity_len: run.longest as u32 + rules.header_room as u32,
     })
@@ -452,9 +445,9 @@ fn oldest_uncopied(
         let offset = s.map.map_or(DataOffset::START, |m| m.offset);
         if !copied.overlaps(offset, offset + u64::from(len)) {
             return Some(SegmentView {
-                position: position.0,
+                position,
                 len,
-                offset: offset.0,
+                offset,
                 sent_at: s.sent_at,
             });
         }

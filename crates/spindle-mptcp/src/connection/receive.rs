@@ -266,7 +266,7 @@ impl Connection {
     #[cold] // only for a recorded flow
     fn trace_acked(&mut self, now: Instant, i: usize) {
         let sf = &self.subflows[i];
-        let (id, position, data) = (sf.id, sf.tx.una.0, self.send.una.0);
+        let (id, position, data) = (sf.id, sf.tx.una, self.send.una);
         let (cwnd, in_flight) = (sf.tx.cc.cwnd(), sf.tx.in_flight());
         let acked = TraceKind::Acked { position, data };
         self.outbox.trace.add(now, id, acked);
@@ -587,8 +587,8 @@ impl Connection {
         let id = self.subflows[i].id;
         let position = self.subflows[i].receive_position(seg.seq);
         let kind = TraceKind::Arrived {
-            offset: offset.0,
-            position: SubflowPosition::from_signed(position).unwrap_or_default().0,
+            offset,
+            position: SubflowPosition::from_signed(position).unwrap_or_default(),
             fresh,
             len: seg.payload.len() as u32,
         };
@@ -624,7 +624,7 @@ impl Connection {
     fn ask_receiver(&mut self, now: Instant, i: usize, offset: DataOffset, len: u32, fresh: u32) {
         let id = self.subflows[i].id;
         if let Some(r) = &mut self.policy.receiver
-            && r.on_arrival(now, id, offset.0, len, fresh)
+            && r.on_arrival(now, id, offset, len, fresh)
         {
             self.subflows[i].rx.ece = true;
         }

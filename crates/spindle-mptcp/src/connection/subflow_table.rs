@@ -629,10 +629,10 @@ mod tests {
             in_flight: s.tx.in_flight(),
             window_room: s.tx.window_room(),
             mss: s.tx.mss,
-            acked_to: s.tx.una.0,
+            acked_to: s.tx.una,
             oldest_unprotected: None,
             uncoded: None,
-            coded_to: 0,
+            coded_to: SubflowPosition::SYN,
         }
     }
 

@@ -3,7 +3,7 @@
 use spindle_units::Instant;
 
 use crate::subflow::sender::SendKind;
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
 /// One event of a traced connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,7 @@ pub struct TraceEvent {
     pub kind: TraceKind,
 }
 
-/// Kind of a trace event. `offset` is the data offset of the first byte, and `position` is its position in the
-/// subflow (1 is the first byte).
+/// Kind of a trace event. `offset` is the data offset of the first byte, and `position` its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// A data segment was sent.
@@ -25,9 +24,9 @@ pub enum TraceKind {
         /// The purpose of the transmission.
         kind: SendKind,
         /// Data offset.
-        offset: u64,
+        offset: DataOffset,
         /// Subflow position.
-        position: u64,
+        position: SubflowPosition,
         /// Payload bytes.
         len: u32,
         /// For a recovery copy: the subflow whose segment it copies.
@@ -39,9 +38,9 @@ pub enum TraceKind {
     /// Payload arrived from the peer.
     Arrived {
         /// Data offset, if mapped.
-        offset: u64,
+        offset: DataOffset,
         /// Subflow position.
-        position: u64,
+        position: SubflowPosition,
         /// Payload bytes new to the data level.
         fresh: u32,
         /// Payload bytes.
@@ -50,12 +49,12 @@ pub enum TraceKind {
     /// A parity of a block, or a piece of such a parity, arrived on the subflow.
     ParityArrived {
         /// Its first position on this subflow.
-        position: u64,
+        position: SubflowPosition,
     },
     /// A packet of this subflow that had not arrived was decoded from parities.
     Decoded {
         /// Data offset.
-        offset: u64,
+        offset: DataOffset,
         /// Payload bytes new to the data level.
         fresh: u32,
         /// Payload bytes.
@@ -66,9 +65,9 @@ pub enum TraceKind {
     /// The subflow's data were acknowledged up to `position`.
     Acked {
         /// Subflow position.
-        position: u64,
-        /// Data-level acknowledgement, as a data offset.
-        data: u64,
+        position: SubflowPosition,
+        /// Data-level acknowledgement.
+        data: DataOffset,
     },
     /// A retransmission timeout.
     Timeout,
@@ -91,7 +90,7 @@ pub struct Coded {
     /// Number of packets.
     pub packets: u8,
     /// Data offset of the first byte after the last packet.
-    pub end: u64,
+    pub end: DataOffset,
     /// Index of this parity among the parities of these packets, from 0.
     pub index: u8,
 }

@@ -321,8 +321,8 @@ impl Connection {
             id,
             TraceKind::Sent {
                 kind,
-                offset: coded.map_or(offset, |c| c.0).0,
-                position: start.0,
+                offset: coded.map_or(offset, |c| c.0),
+                position: start,
                 len,
                 copy_of: None,
                 parity: coded.map(|c| c.1),
@@ -449,8 +449,8 @@ impl Connection {
         for (at, len) in units(len, sf.tx.mss as u32) {
             let sent = TraceKind::Sent {
                 kind: purpose.kind,
-                offset: offset.0 + u64::from(at),
-                position: position.0 + u64::from(at),
+                offset: offset + u64::from(at),
+                position: position + u64::from(at),
                 len,
                 copy_of: purpose.copy_of,
                 parity: None,
@@ -470,9 +470,9 @@ impl Connection {
     ) {
         if let Some(r) = &mut self.policy.sender {
             let segment = SegmentView {
-                position: position.0,
+                position,
                 len,
-                offset: offset.0,
+                offset,
                 sent_at: now,
             };
             r.on_sent(&SentView {
@@ -510,10 +510,10 @@ impl Connection {
         } = self
             .scheduling
             .scheduler
-            .pick(&self.scheduling.candidates, una.0, nxt.0, unsent)?;
+            .pick(&self.scheduling.candidates, una, nxt, unsent)?;
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
-            return self.put_again(now, i, DataOffset(from), next);
+            return self.put_again(now, i, from, next);
         }
         if let Some(len) = self.mtu_probe_len(now, i) {
             return Some(self.put_mtu_probe(now, i, len, next));
@@ -592,7 +592,7 @@ impl Connection {
                 self.scheduling.candidates.push(Candidate {
                     id: s.id,
                     srtt: s.tx.srtt(),
-                    carried_to: s.scheduling.redundant_next.0,
+                    carried_to: s.scheduling.redundant_next,
                     queued: s.tx.board.outstanding(),
                     cwnd: s.tx.cc.cwnd(),
                     pacing_rate: if by_rate { s.tx.pacing_rate() } else { None },

@@ -6,7 +6,7 @@ use spindle_wire::Endpoint;
 
 use super::{Handle, ListenerId};
 use crate::connection::{CloseReason, ConnectionEvent};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 
 /// Something the application may want to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,8 @@ pub enum Event {
     Acknowledged {
         /// The connection.
         handle: Handle,
-        /// Bytes acknowledged at the data level, from the beginning of the stream.
-        offset: u64,
+        /// The data-level acknowledgement.
+        offset: DataOffset,
     },
     /// The peer will send no more data.
     PeerClosed {
@@ -91,10 +91,7 @@ pub(super) fn from_connection_event(
         ConnectionEvent::JoinFailed(subflow) => Event::JoinFailed { handle, subflow },
         ConnectionEvent::Readable => Event::Readable { handle },
         ConnectionEvent::Writable => Event::Writable { handle },
-        ConnectionEvent::Acknowledged(offset) => Event::Acknowledged {
-            handle,
-            offset: offset.0,
-        },
+        ConnectionEvent::Acknowledged(offset) => Event::Acknowledged { handle, offset },
         ConnectionEvent::PeerClosed => Event::PeerClosed { handle },
         ConnectionEvent::Closed(reason) => Event::Closed { handle, reason },
     }

@@ -534,12 +534,11 @@ impl Stack {
         }
     }
 
-    /// Requests one [`Event::Acknowledged`] for when the peer has acknowledged all data before `offset` (bytes
-    /// from the beginning of the stream) at the data level. If it has already, the event follows at once. The
-    /// request replaces an earlier one.
-    pub fn watch_acknowledged(&mut self, now: Instant, h: Handle, offset: u64) {
+    /// Requests one [`Event::Acknowledged`] for when the peer has acknowledged all data before `offset` at the
+    /// data level. If it has already, the event follows at once. The request replaces an earlier one.
+    pub fn watch_acknowledged(&mut self, now: Instant, h: Handle, offset: DataOffset) {
         if let Some(c) = self.table.get_mut(h) {
-            c.watch_acknowledged(DataOffset(offset));
+            c.watch_acknowledged(offset);
             self.touch(now, h.slot);
         }
     }

@@ -13,7 +13,7 @@ use super::{
     Action, Capabilities, Eligibility, PathQuality, Prospect, Recovery, RecoveryFactory,
     SubflowView, View, Window, WorstOf,
 };
-use crate::types::SubflowId;
+use crate::types::{SubflowId, SubflowPosition};
 
 /// Most packets of a block: the header has 8 bits for the number (CoFUSO section 5.1; mechanisms A2.4).
 const MOST_SOURCES: usize = u8::MAX as usize;
@@ -97,7 +97,7 @@ impl CoFuso {
 struct Block {
     of: SubflowId,
     /// Position of its first byte.
-    first: u64,
+    first: SubflowPosition,
     shape: Shape,
     /// The index of its next parity.
     next: usize,
@@ -258,6 +258,7 @@ mod tests {
     use super::super::tests::{subflow, view};
     use super::super::{RunView, SegmentView, Trigger};
     use super::*;
+    use crate::types::DataOffset;
     use spindle_units::Instant;
 
     /// Two subflows and a policy. The first subflow has `packets` packets of 1000 bytes in flight, in order.
@@ -307,8 +308,8 @@ mod tests {
             self
         }
 
-        fn at(packet: usize) -> u64 {
-            1 + 1000 * packet as u64
+        fn at(packet: usize) -> SubflowPosition {
+            SubflowPosition::FIRST_BYTE + 1000 * packet as u64
         }
 
         fn ask(&mut self) -> Sent {
@@ -318,7 +319,7 @@ mod tests {
             s.oldest_unprotected = (eligible < self.packets).then(|| SegmentView {
                 position: Self::at(eligible),
                 len: 1000,
-                offset: 0,
+                offset: DataOffset::START,
                 sent_at: Instant::ZERO,
             });
             s.uncoded = (uncoded < self.packets).then(|| RunView {
@@ -327,7 +328,7 @@ mod tests {
                 parity_len: 1020,
             });
             s.coded_to = if self.coded == 0 {
-                0
+                SubflowPosition::SYN
             } else {
                 Self::at(self.coded)
             };
@@ -336,7 +337,7 @@ mod tests {
                 decodes: self.decodes,
                 ..view(&self.subflows, self.new_data, Trigger::Ack)
             };
-            let packet = |position: u64| (position as usize - 1) / 1000;
+            let packet = |at: SubflowPosition| (at - SubflowPosition::FIRST_BYTE) as usize / 1000;
             match self.policy.on_opportunity(&v) {
                 Action::BlockParity {
                     of,
@@ -441,7 +442,7 @@ mod tests {
         let (s, run) = (
             &mut scene.subflows,
             RunView {
-                first: 1,
+                first: SubflowPosition::FIRST_BYTE,
                 segments: 2,
                 parity_len: 1020,
             },
@@ -477,7 +478,7 @@ mod tests {
             assert_eq!(scene.ask(), Parity(0, 3, 0, 1));
             // The other subflow, which is not as bad, has two segments without a parity.
             let run = RunView {
-                first: 1,
+                first: SubflowPosition::FIRST_BYTE,
                 segments: 2,
                 parity_len: 1020,
             };
@@ -493,7 +494,7 @@ mod tests {
                 (
                     Action::Copy {
                         of: SubflowId(0),
-                        position: 1,
+                        position: SubflowPosition::FIRST_BYTE,
                         ..
                     },
                     Copied(0),
@@ -501,7 +502,7 @@ mod tests {
                 (
                     Action::BlockParity {
                         of: SubflowId(1),
-                        first: 1,
+                        first: SubflowPosition::FIRST_BYTE,
                         segments: 2,
                         ..
                     },

@@ -117,13 +117,13 @@ mod tests {
     use super::super::tests::{subflow, view};
     use super::super::{SegmentView, Trigger};
     use super::*;
-    use crate::types::SubflowId;
+    use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
     fn in_flight_since(micros: u64) -> Option<SegmentView> {
         Some(SegmentView {
-            position: 1,
+            position: SubflowPosition::FIRST_BYTE,
             len: 1000,
-            offset: 0,
+            offset: DataOffset::START,
             sent_at: Instant::ZERO + Duration::from_micros(micros),
         })
     }
@@ -146,7 +146,7 @@ mod tests {
         v.now = at(500);
         let copy = Action::Copy {
             of: SubflowId(0),
-            position: 1,
+            position: SubflowPosition::FIRST_BYTE,
             on: SubflowId(2),
             window: Window::Inside,
         };

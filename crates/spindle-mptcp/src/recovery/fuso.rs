@@ -99,14 +99,14 @@ mod tests {
     use super::super::tests::{subflow, view};
     use super::*;
     use crate::recovery::{SegmentView, Trigger};
-    use crate::types::SubflowId;
+    use crate::types::{DataOffset, SubflowId, SubflowPosition};
     use spindle_units::Instant;
 
     fn eligible(position: u64) -> Option<SegmentView> {
         Some(SegmentView {
-            position,
+            position: SubflowPosition(position),
             len: 1000,
-            offset: position,
+            offset: DataOffset(position),
             sent_at: Instant::ZERO,
         })
     }
@@ -127,7 +127,7 @@ mod tests {
             action,
             Action::Copy {
                 of: SubflowId(1),
-                position: 4001,
+                position: SubflowPosition(4001),
                 on: SubflowId(0),
                 window: Window::Inside
             }
@@ -216,7 +216,7 @@ mod tests {
             action,
             Action::Copy {
                 of: SubflowId(0),
-                position: 1,
+                position: SubflowPosition(1),
                 on: SubflowId(0),
                 window: Window::Inside
             }

@@ -32,7 +32,7 @@ pub use proactive::Proactive;
 pub use tcp_ir::TcpIr;
 
 pub use crate::types::Eligibility;
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
 /// Why the policy is asked (FUSO section 3.2 names the first two).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,12 +71,12 @@ impl Triggers {
 /// A segment of a subflow's sequence space that a policy may act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentView {
-    /// Position of its first byte: bytes since the subflow's ISN, which is 0.
-    pub position: u64,
+    /// Position of its first byte.
+    pub position: SubflowPosition,
     /// Payload bytes.
     pub len: u32,
-    /// Data offset of its first byte: bytes since the start of the connection's stream.
-    pub offset: u64,
+    /// Data offset of its first byte.
+    pub offset: DataOffset,
     /// When it was last sent.
     pub sent_at: Instant,
 }
@@ -85,8 +85,8 @@ pub struct SegmentView {
 /// SACKed, not acknowledged at the data level, never copied and in no block yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunView {
-    /// Position of the first byte of the first segment: bytes since the subflow's ISN.
-    pub first: u64,
+    /// Position of the first byte of the first segment.
+    pub first: SubflowPosition,
     /// Number of segments, up to the policy's [`Recovery::longest_block`].
     pub segments: usize,
     /// Most payload bytes that a parity of these segments takes.
@@ -119,15 +119,15 @@ pub struct SubflowView {
     pub window_room: u64,
     /// Bytes of a full segment.
     pub mss: u64,
-    /// Position up to which the subflow acknowledged everything: bytes since its ISN.
-    pub acked_to: u64,
+    /// Position up to which the subflow acknowledged everything.
+    pub acked_to: SubflowPosition,
     /// The oldest segment that may be copied and never was: not ACKed, not SACKed (unless the policy's
     /// [`Eligibility`] allows it), not itself a recovery copy, not acknowledged at the data level.
     pub oldest_unprotected: Option<SegmentView>,
     /// The first run of segments of which blocks may be made, for policies with a [`Recovery::longest_block`].
     pub uncoded: Option<RunView>,
     /// Position after the last segment that is in a block; 0 if no segment ever was.
-    pub coded_to: u64,
+    pub coded_to: SubflowPosition,
 }
 
 impl SubflowView {
@@ -224,7 +224,7 @@ pub enum Action {
         /// The subflow whose segment is copied.
         of: SubflowId,
         /// The segment.
-        position: u64,
+        position: SubflowPosition,
         /// The subflow that carries the copy.
         on: SubflowId,
         /// Whether it obeys the congestion window.
@@ -235,7 +235,7 @@ pub enum Action {
         /// The subflow.
         of: SubflowId,
         /// The segment.
-        position: u64,
+        position: SubflowPosition,
         /// Whether it obeys the congestion window.
         window: Window,
     },
@@ -247,9 +247,9 @@ pub enum Action {
         /// The subflow.
         of: SubflowId,
         /// Position of the block's first byte.
-        first: u64,
+        first: SubflowPosition,
         /// Position after its last byte.
-        end: u64,
+        end: SubflowPosition,
     },
     /// Send a parity of a block of segments as new sequence space of subflow `on`, inside the congestion
     /// window. Index 0 begins the block: its segments must be the first of a [`RunView`], and from then on they
@@ -260,7 +260,7 @@ pub enum Action {
         /// The subflow whose segments are protected.
         of: SubflowId,
         /// Position of the block's first segment.
-        first: u64,
+        first: SubflowPosition,
         /// Segments of the block (CoFUSO's K).
         segments: usize,
         /// The index of the parity, from 0 on.
@@ -277,7 +277,7 @@ pub enum Action {
         /// The subflow.
         of: SubflowId,
         /// The segment.
-        position: u64,
+        position: SubflowPosition,
     },
 }
 
@@ -289,7 +289,7 @@ pub struct DropView {
     /// The subflow it was on.
     pub subflow: SubflowId,
     /// Position of its first byte.
-    pub position: u64,
+    pub position: SubflowPosition,
 }
 
 /// A data segment that was sent, for the first time or again.
@@ -373,7 +373,7 @@ pub trait RecoveryReceiver: Send + std::fmt::Debug {
         &mut self,
         now: Instant,
         subflow: SubflowId,
-        offset: u64,
+        offset: DataOffset,
         len: u32,
         fresh: u32,
     ) -> bool;
@@ -431,10 +431,10 @@ pub(crate) mod tests {
             in_flight: 0,
             window_room: u64::MAX,
             mss: 1000,
-            acked_to: 1,
+            acked_to: SubflowPosition::FIRST_BYTE,
             oldest_unprotected: None,
             uncoded: None,
-            coded_to: 0,
+            coded_to: SubflowPosition::SYN,
         }
     }
 

@@ -121,6 +121,7 @@ mod tests {
     use super::super::tests::{subflow, view};
     use super::super::{Fuso, SegmentView, Trigger};
     use super::*;
+    use crate::types::{DataOffset, SubflowPosition};
 
     #[test]
     fn given_subflow_is_the_worst_while_it_has_something_to_protect() {
@@ -129,9 +130,9 @@ mod tests {
         subflows[1].retransmitted = 1;
         for s in &mut subflows {
             s.oldest_unprotected = Some(SegmentView {
-                position: 1,
+                position: SubflowPosition::FIRST_BYTE,
                 len: 1000,
-                offset: u64::from(s.id.0) * 1000,
+                offset: DataOffset(u64::from(s.id.0) * 1000),
                 sent_at: Instant::ZERO,
             });
         }

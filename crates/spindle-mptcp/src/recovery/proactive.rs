@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Action, Capabilities, Prospect, Recovery, RecoveryFactory, SentView, View, Window};
-use crate::types::SubflowId;
+use crate::types::{SubflowId, SubflowPosition};
 
 /// The policy. The copy follows at once, outside the congestion window, and the receiver drops it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,7 @@ pub struct Proactive;
 
 #[derive(Debug, Default)]
 struct ProactivePolicy {
-    due: VecDeque<(SubflowId, u64)>,
+    due: VecDeque<(SubflowId, SubflowPosition)>,
 }
 
 impl RecoveryFactory for Proactive {

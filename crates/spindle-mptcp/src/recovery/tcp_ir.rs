@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use spindle_units::{Duration, Instant};
 
 use super::{Action, Capabilities, Recovery, RecoveryFactory, SentView, SubflowView, View};
-use crate::types::SubflowId;
 use crate::types::earliest;
+use crate::types::{SubflowId, SubflowPosition};
 
 /// The policy. The data segments that are sent for the first time within a time bin form a block. Some time
 /// after the bin has ended or the block is full, its XOR follows, outside the congestion window.
@@ -44,8 +44,8 @@ impl TcpIr {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     of: SubflowId,
-    first: u64,
-    end: u64,
+    first: SubflowPosition,
+    end: SubflowPosition,
     packets: usize,
     /// When its first segment was sent.
     opened: Instant,
@@ -164,6 +164,7 @@ mod tests {
     use super::super::tests::{subflow, view};
     use super::super::{SegmentView, Trigger};
     use super::*;
+    use crate::types::DataOffset;
 
     fn at(micros: u64) -> Instant {
         Instant::ZERO + Duration::from_micros(micros)
@@ -174,18 +175,26 @@ mod tests {
             now: at(micros),
             subflow: SubflowId(0),
             segment: SegmentView {
-                position: 1 + packet * 1000,
+                position: SubflowPosition::FIRST_BYTE + packet * 1000,
                 len: 1000,
-                offset: packet * 1000,
+                offset: DataOffset(packet * 1000),
                 sent_at: at(micros),
             },
             new,
         });
     }
 
+    fn parity(first: u64, end: u64) -> Action {
+        Action::Parity {
+            of: SubflowId(0),
+            first: SubflowPosition(first),
+            end: SubflowPosition(end),
+        }
+    }
+
     fn ask(policy: &mut dyn Recovery, micros: u64, acked_to: u64) -> Action {
         let mut subflows = [subflow(SubflowId(0))];
-        subflows[0].acked_to = acked_to;
+        subflows[0].acked_to = SubflowPosition(acked_to);
         let mut v = view(&subflows, true, Trigger::Timer);
         v.now = at(micros);
         policy.on_opportunity(&v)
@@ -202,11 +211,6 @@ mod tests {
         send(&mut *policy, 141, 0, false);
         assert_eq!(policy.next_timeout(), Some(at(210)));
         assert_eq!(ask(&mut *policy, 209, 1), Action::Nothing);
-        let parity = |first, end| Action::Parity {
-            of: SubflowId(0),
-            first,
-            end,
-        };
         assert_eq!(ask(&mut *policy, 210, 1), parity(1, 2001));
         assert_eq!(policy.next_timeout(), Some(at(350)));
         assert_eq!(ask(&mut *policy, 350, 1), parity(2001, 3001));
@@ -221,11 +225,7 @@ mod tests {
         for packet in 0..17 {
             send(&mut *policy, 0, packet, true);
         }
-        let full = Action::Parity {
-            of: SubflowId(0),
-            first: 1,
-            end: 16_001,
-        };
+        let full = parity(1, 16_001);
         assert_eq!(
             ask(&mut *policy, 70, 1),
             full,
@@ -247,11 +247,6 @@ mod tests {
             send(&mut *policy, 10, packet, true);
         }
         assert_eq!(policy.next_timeout(), Some(at(80)));
-        let parity = |first, end| Action::Parity {
-            of: SubflowId(0),
-            first,
-            end,
-        };
         assert_eq!(ask(&mut *policy, 80, 1), parity(2001, 18_001));
         assert_eq!(policy.next_timeout(), Some(at(210)));
         assert_eq!(ask(&mut *policy, 80, 1), Action::Nothing);

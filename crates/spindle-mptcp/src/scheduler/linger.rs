@@ -1,7 +1,7 @@
 //! The default scheduler of the Linux kernel.
 
 use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 
 /// Bursts to the subflow with the lowest linger time (queued bytes over pacing rate), ahead of its window:
 /// "linger". This is the Linux kernel's default.
@@ -68,8 +68,8 @@ impl Scheduler for LingerScheduler {
     fn pick(
         &mut self,
         candidates: &[Candidate],
-        _acked: u64,
-        _sent: u64,
+        _acked: DataOffset,
+        _sent: DataOffset,
         unsent: u64,
     ) -> Option<Assignment> {
         // Nanoseconds, so that short queues on fast paths differ.
@@ -100,32 +100,32 @@ mod tests {
             candidate(SubflowId(1), Some(200), 0),
         ];
         assert_eq!(
-            s.pick(&list, 0, 0, 1),
+            s.pick(&list, DataOffset::START, DataOffset::START, 1),
             Some(Assignment::new_data(SubflowId(3))),
             "a tie"
         );
         list[0].queued = 65_428;
         assert_eq!(
-            s.pick(&list, 0, 0, 1),
+            s.pick(&list, DataOffset::START, DataOffset::START, 1),
             Some(Assignment::new_data(SubflowId(1)))
         );
         list[1].queued = 65_428;
         assert_eq!(
-            s.pick(&list, 0, 0, 1),
+            s.pick(&list, DataOffset::START, DataOffset::START, 1),
             Some(Assignment::new_data(SubflowId(1))),
             "the faster drains it sooner"
         );
         list[1].queued = 6 * 14_480;
         assert_eq!(
-            s.pick(&list, 0, 0, 1),
+            s.pick(&list, DataOffset::START, DataOffset::START, 1),
             None,
             "its buffer is full, the other's is not"
         );
         list[1].queued = 4 * 65_428;
         assert_eq!(
-            s.pick(&list, 0, 0, 1),
+            s.pick(&list, DataOffset::START, DataOffset::START, 1),
             Some(Assignment::new_data(SubflowId(3)))
         );
-        assert_eq!(s.pick(&list, 0, 0, 0), None);
+        assert_eq!(s.pick(&list, DataOffset::START, DataOffset::START, 0), None);
     }
 }

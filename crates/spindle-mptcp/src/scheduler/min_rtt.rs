@@ -1,6 +1,7 @@
 //! The scheduler of the papers: the lowest smoothed round-trip time.
 
 use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
+use crate::types::DataOffset;
 
 /// The subflow with room and the lowest smoothed RTT (mechanisms A0): "minrtt". Subflows without a measurement
 /// sort last. Ties go to the lower identifier.
@@ -25,8 +26,8 @@ impl Scheduler for MinRtt {
     fn pick(
         &mut self,
         candidates: &[Candidate],
-        _acked: u64,
-        _sent: u64,
+        _acked: DataOffset,
+        _sent: DataOffset,
         unsent: u64,
     ) -> Option<Assignment> {
         if unsent == 0 {
@@ -54,13 +55,13 @@ mod tests {
             candidate(SubflowId(2), Some(200), 0),
         ];
         assert_eq!(
-            s.pick(&list, 0, 0, 1),
+            s.pick(&list, DataOffset::START, DataOffset::START, 1),
             Some(Assignment::new_data(SubflowId(2)))
         );
         assert_eq!(
-            s.pick(&list[..1], 0, 0, 1),
+            s.pick(&list[..1], DataOffset::START, DataOffset::START, 1),
             Some(Assignment::new_data(SubflowId(0)))
         );
-        assert_eq!(s.pick(&list, 0, 0, 0), None);
+        assert_eq!(s.pick(&list, DataOffset::START, DataOffset::START, 0), None);
     }
 }

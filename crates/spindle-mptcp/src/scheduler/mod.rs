@@ -29,7 +29,7 @@ pub use min_rtt::MinRtt;
 pub use redundant::Redundant;
 pub use round_robin::RoundRobin;
 
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 
 /// The schedulers that come with Spindle, always in the same order.
 pub fn built_in() -> &'static [Arc<dyn SchedulerFactory>] {
@@ -45,7 +45,7 @@ pub struct Candidate {
     /// Smoothed round-trip time, if measured.
     pub srtt: Option<Duration>,
     /// Highest data offset it has carried, for schedulers that send data more than once.
-    pub carried_to: u64,
+    pub carried_to: DataOffset,
     /// Bytes that it was given and that are not acknowledged yet.
     pub queued: u64,
     /// Its congestion window in bytes.
@@ -61,7 +61,7 @@ pub struct Assignment {
     /// The subflow.
     pub subflow: SubflowId,
     /// Send data again that were sent before, from this offset. `None` for the next new data.
-    pub again_from: Option<u64>,
+    pub again_from: Option<DataOffset>,
 }
 
 impl Assignment {
@@ -112,8 +112,8 @@ pub trait Scheduler: Send + Debug {
     fn pick(
         &mut self,
         candidates: &[Candidate],
-        acked_to: u64,
-        sent_to: u64,
+        acked_to: DataOffset,
+        sent_to: DataOffset,
         unsent: u64,
     ) -> Option<Assignment>;
 
@@ -131,7 +131,7 @@ mod tests {
         Candidate {
             id,
             srtt: rtt_us.map(Duration::from_micros),
-            carried_to,
+            carried_to: DataOffset(carried_to),
             queued: 0,
             cwnd: 14_480,
             pacing_rate: rtt_us.map(|us| 2 * 14_480_000_000 / (us * 1000)),

@@ -1,6 +1,7 @@
 //! Every byte on every subflow.
 
 use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
+use crate::types::DataOffset;
 
 /// Every byte on every subflow: "redundant".
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +29,8 @@ impl Scheduler for Redundant {
     fn pick(
         &mut self,
         candidates: &[Candidate],
-        acked: u64,
-        sent: u64,
+        acked: DataOffset,
+        sent: DataOffset,
         unsent: u64,
     ) -> Option<Assignment> {
         let behind = candidates
@@ -63,21 +64,21 @@ mod tests {
             candidate(SubflowId(1), None, 1000),
         ];
         assert_eq!(
-            s.pick(&list, 0, 3000, 5),
+            s.pick(&list, DataOffset(0), DataOffset(3000), 5),
             Some(Assignment {
                 subflow: SubflowId(1),
-                again_from: Some(1000)
+                again_from: Some(DataOffset(1000))
             })
         );
         assert_eq!(
-            s.pick(&list, 2000, 3000, 5),
+            s.pick(&list, DataOffset(2000), DataOffset(3000), 5),
             Some(Assignment {
                 subflow: SubflowId(1),
-                again_from: Some(2000)
+                again_from: Some(DataOffset(2000))
             })
         );
         assert_eq!(
-            s.pick(&list, 3000, 3000, 5),
+            s.pick(&list, DataOffset(3000), DataOffset(3000), 5),
             Some(Assignment::new_data(SubflowId(0)))
         );
     }

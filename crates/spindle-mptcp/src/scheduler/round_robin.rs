@@ -1,7 +1,7 @@
 //! Subflows in turn.
 
 use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 
 /// Subflows with room in turn, a segment each: "roundrobin".
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,8 @@ impl Scheduler for RoundRobinScheduler {
     fn pick(
         &mut self,
         candidates: &[Candidate],
-        _acked: u64,
-        _sent: u64,
+        _acked: DataOffset,
+        _sent: DataOffset,
         unsent: u64,
     ) -> Option<Assignment> {
         if unsent == 0 {
@@ -62,7 +62,7 @@ mod tests {
             candidate(SubflowId(2), None, 0),
         ];
         let picks: Vec<_> = (0..4)
-            .filter_map(|_| s.pick(&list, 0, 0, 1))
+            .filter_map(|_| s.pick(&list, DataOffset::START, DataOffset::START, 1))
             .map(|a| a.subflow.0)
             .collect();
         assert_eq!(picks, [0, 1, 2, 0]);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use spindle_mptcp::{
-    CloseReason, Config, ConnectionInfo, Event, Handle, SendKind, SubflowId, TraceEvent, TraceKind,
+    CloseReason, Config, ConnectionInfo, DataOffset, Event, Handle, SendKind, SubflowId,
+    TraceEvent, TraceKind,
 };
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload};
@@ -429,7 +430,7 @@ impl Run {
 
 impl Side {
     /// The segments it sent, as (kind, data offset, length).
-    pub(crate) fn sent(&self) -> impl Iterator<Item = (SendKind, u64, u32)> + '_ {
+    pub(crate) fn sent(&self) -> impl Iterator<Item = (SendKind, DataOffset, u32)> + '_ {
         self.trace.iter().filter_map(|e| match e.kind {
             TraceKind::Sent {
                 kind, offset, len, ..

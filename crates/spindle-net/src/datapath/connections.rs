@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spindle_mptcp::{
-    CloseReason, Config, ConnectionInfo, Event, Handle, ListenerId, Stack, StackCounters, SubflowId,
+    CloseReason, Config, ConnectionInfo, DataOffset, Event, Handle, ListenerId, Stack,
+    StackCounters, SubflowId,
 };
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Payload};
@@ -463,10 +464,10 @@ impl Driver {
         }
     }
 
-    fn on_acknowledged(&mut self, handle: Handle, offset: u64) {
+    fn on_acknowledged(&mut self, handle: Handle, offset: DataOffset) {
         let observer = self.connections.at(handle);
         if let Some(observer) = observer.and_then(|l| l.pipe.observer.get()) {
-            observer.acknowledged(offset, std::time::Instant::now());
+            observer.acknowledged(offset.since_start(), std::time::Instant::now());
             // The observer may now wait for another offset.
             self.serve(handle);
         }
@@ -596,7 +597,7 @@ fn watch(stack: &mut Stack, now: Instant, handle: Handle, pipe: &Pipe, s: &mut s
         let offset = observer.next_offset(s.written);
         if offset != s.watched {
             s.watched = offset;
-            stack.watch_acknowledged(now, handle, offset);
+            stack.watch_acknowledged(now, handle, DataOffset::START + offset);
         }
     }
 }

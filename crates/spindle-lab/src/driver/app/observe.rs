@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use spindle_experiment::metrics::{RecoveryOfFlows, SPARE_WINDOWS_MS};
 use spindle_mptcp::{
-    ConnectionInfo, Handle, SendKind, Stack, SubflowId, TcpState, TraceEvent, TraceKind,
+    ConnectionInfo, DataOffset, Handle, SendKind, Stack, SubflowId, SubflowPosition, TcpState,
+    TraceEvent, TraceKind,
 };
 use spindle_units::{Duration, Instant};
 
@@ -217,13 +218,13 @@ fn useful(sent: &[TraceEvent], arrived: &[TraceEvent], names: &Names) -> Vec<boo
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packet {
     /// A copy at this position of this subflow of the server's.
-    Copy(SubflowId, u64),
+    Copy(SubflowId, SubflowPosition),
     /// A parity packet of the block of this subflow that starts at this data offset.
-    Parity(Option<SubflowId>, u64),
+    Parity(Option<SubflowId>, DataOffset),
 }
 
 /// The block that contains data offset `at`. Blocks of a subflow follow each other in the order of its data.
-fn block_of(sent: &[TraceEvent], at: u64) -> Option<Packet> {
+fn block_of(sent: &[TraceEvent], at: DataOffset) -> Option<Packet> {
     let of = sent.iter().find_map(|e| match e.kind {
         TraceKind::Sent {
             kind: SendKind::New,
@@ -252,8 +253,8 @@ mod tests {
     fn sent(subflow: u8, kind: SendKind, offset: u64, position: u64, of: Option<u8>) -> TraceEvent {
         let kind = TraceKind::Sent {
             kind,
-            offset,
-            position,
+            offset: DataOffset(offset),
+            position: SubflowPosition(position),
             len: 100,
             copy_of: of.map(SubflowId),
             parity: None,
@@ -275,8 +276,8 @@ mod tests {
 
     fn arrived(subflow: u8, offset: u64, position: u64, fresh: u32) -> TraceEvent {
         let kind = TraceKind::Arrived {
-            offset,
-            position,
+            offset: DataOffset(offset),
+            position: SubflowPosition(position),
             fresh,
             len: 100,
         };
@@ -318,7 +319,7 @@ mod tests {
         let decoded = |offset| {
             let (fresh, len, by) = (100, 100, SubflowId(1));
             let kind = TraceKind::Decoded {
-                offset,
+                offset: DataOffset(offset),
                 fresh,
                 len,
                 by,

@@ -184,14 +184,14 @@ impl Connection {
         let offset = self.offset_at(i, start);
         let kind = TraceKind::Sent {
             kind: SendKind::Recovery,
-            offset: offset.0,
-            position: start.0,
+            offset,
+            position: start,
             len,
             copy_of: None,
             parity: Some(Coded {
                 of,
                 packets: count as u8,
-                end: offset.0 + span,
+                end: offset + span,
                 index: 0,
             }),
         };
@@ -298,7 +298,7 @@ impl Connection {
     ) {
         let end = first + u64::from(block.span);
         let id = self.subflows[i].id;
-        let arrived = TraceKind::ParityArrived { position: first.0 };
+        let arrived = TraceKind::ParityArrived { position: first };
         self.outbox.trace.add(now, id, arrived);
         let (outcome, packet) = if end <= self.subflows[i].rx.nxt {
             (ParityOutcome::Complete, None)

@@ -54,7 +54,6 @@ impl Connection {
         let sf = &self.subflows[i];
         if let Some(position) = SubflowPosition::from_signed(sf.receive_position(seg.seq)) {
             let id = sf.id;
-            let position = position.0;
             self.outbox
                 .trace
                 .add(now, id, TraceKind::ParityArrived { position });
@@ -174,7 +173,7 @@ impl Connection {
                 let new = self.recv.insert(offset, payload);
                 fresh += new;
                 let kind = TraceKind::Decoded {
-                    offset: offset.0,
+                    offset,
                     fresh: new as u32,
                     len,
                     by,

@@ -207,7 +207,7 @@ impl Connection {
         let coded = Coded {
             of: request.of,
             packets: header.sources,
-            end: end.0,
+            end,
             index: header.index,
         };
         let payload = with_header(header.to_bytes(), payload_of(symbol.content));
@@ -287,8 +287,8 @@ impl Connection {
         let kind = SendKind::Parity;
         let sent = TraceKind::Sent {
             kind,
-            offset: offset.0,
-            position: position.0,
+            offset,
+            position,
             len: len as u32,
             copy_of: Some(coded.of),
             parity: Some(coded),
