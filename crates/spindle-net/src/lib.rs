@@ -68,6 +68,7 @@ mod observers;
 pub mod proxy_protocol;
 mod randomness;
 pub mod relay;
+pub mod scheduling;
 pub mod service;
 pub mod setup;
 mod socket;

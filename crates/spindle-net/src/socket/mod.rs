@@ -26,6 +26,7 @@ pub use crate::datapath::turns::TurnTimes;
 use crate::error::NetError;
 use crate::link::Link;
 use crate::randomness::from_system;
+use crate::scheduling;
 
 /// Configuration of a network.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +97,11 @@ impl Network {
         };
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || driver.run())
+            .spawn(move || {
+                // The request only shortens waits, so its failure does not matter.
+                let _ = scheduling::wake_soon();
+                driver.run()
+            })
             .map_err(NetError::system("cannot start the data path's thread"))?;
         let inner = Inner {
             queue,
