@@ -89,8 +89,8 @@ fn a_stopped_sweep_resumes_where_it_stopped() {
     let (whole, _) = json(&e, &with(false));
     let text = std::fs::read_to_string(&store).unwrap();
     let runs = text.lines().count();
-    // 2 points, 2 transports, 3 seeds of 4 parts.
-    assert_eq!(runs, 2 * 2 * 3 * 4);
+    // 2 points, 2 transports, 3 seeds of 7 parts.
+    assert_eq!(runs, 2 * 2 * 3 * 7);
     // As if stopped in the middle of a line.
     let kept = text.len() * 2 / 3;
     std::fs::write(&store, &text[..kept]).unwrap();

@@ -9,6 +9,7 @@ use support::{able, experiment};
 const TEXT: &str = r#"
 transports = ["kernel-tcp", "kernel-mptcp", "fuso", "mptcp>kernel-mptcp", "kernel-mptcp>mptcp"]
 seeds = 10
+parts = 1
 [topology]
 name = "dual-homed"
 rate = "100Mbps"

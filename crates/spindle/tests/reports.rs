@@ -36,7 +36,7 @@ fn a_page_of_runs_has_the_command_that_finds_the_slowest_flow() {
     let page = fs::read_to_string(dir.path().join("report/runs/compare.html")).unwrap();
     let command = page.rsplit("<code>spindle ").next().unwrap();
     let command = command.split("</code>").next().unwrap();
-    for part in ["--loss 1%,4%", "--point 1", "--seed 3", "/10"] {
+    for part in ["--loss 1%,4%", "--point 1", "--seed 3", "/20"] {
         assert!(command.contains(part), "{command}");
     }
     let words: Vec<&str> = command.split(' ').collect();

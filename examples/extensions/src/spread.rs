@@ -31,7 +31,7 @@ impl Test for Spread {
     fn findings(&self, judge: &Judge<'_>) -> Findings {
         let (mut lowest, mut highest) = (f64::INFINITY, 0.0_f64);
         for point in judge.points {
-            let (_, interval) = judge.interval(judge.pool(point, &self.of)?)?;
+            let interval = judge.measure(judge.pool(point, &self.of)?)?.interval();
             lowest = lowest.min(interval.low);
             highest = highest.max(interval.high);
         }
@@ -46,6 +46,10 @@ impl Test for Spread {
             judge.metric.show(lowest),
             judge.metric.show(highest)
         );
-        Ok(vec![Finding { verdict, text }])
+        Ok(vec![Finding {
+            verdict,
+            chance: 1.0,
+            text,
+        }])
     }
 }

@@ -215,7 +215,7 @@ class Experiment:
         """The experiment with this number of seeds; the first seed is unchanged if not given.
 
         If the file does not say ``parts``, a seed's flows are split into so many that all seeds make
-        ten runs, so that another number of seeds makes other runs.
+        20 runs, so that another number of seeds makes other runs.
         """
         first_text = self._source.seed if first is None else str(first)
         return self._with(seeds=str(seeds), seed=first_text)

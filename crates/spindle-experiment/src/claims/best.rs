@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict};
+use super::{Claimed, Finding, Findings, Judge, Keys, Measured, PointView, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 use crate::metrics::Metric;
-use crate::stats::{Interval, Pool};
+use crate::stats::Pool;
 use crate::units;
 
 /// The transports that are compared, and the metrics.
@@ -76,12 +76,6 @@ impl Test for NotNearBest {
     }
 }
 
-/// A transport's distance from the best, as a share of the best's value, and its 95 % interval.
-struct Distance {
-    value: f64,
-    interval: Interval,
-}
-
 impl Judge<'_> {
     /// Checks that each of `of` is near the best at each point in each metric.
     fn near_best(&self, test: &Best) -> Findings {
@@ -89,41 +83,27 @@ impl Judge<'_> {
         for name in &test.of {
             for (point, metric) in self.places(test) {
                 let d = self.distance(point, name, test, metric)?;
-                let verdict = match () {
-                    () if d.interval.high <= test.within => Verdict::Holds,
-                    () if d.interval.low > test.within => Verdict::Fails,
-                    () => Verdict::Tied,
-                };
                 let text = describe(point, name, metric, &d);
-                list.push(Finding { verdict, text });
+                list.push(Finding::new(Claimed::Below(test.within), &d, text));
             }
         }
         Ok(list)
     }
 
-    /// Checks that each of `of` is not near the best at some point in some metric.
+    /// Checks that each of `of` is not near the best at some point in some metric. The comparison that holds
+    /// most clearly decides, and it fails only if all of them fail.
     fn not_near_best(&self, test: &Best) -> Findings {
         let each = test.of.iter().map(|name| {
-            let mut verdicts = Vec::new();
-            let mut farthest: Option<(f64, String)> = None;
+            let mut places = Vec::new();
             for (point, metric) in self.places(test) {
                 let d = self.distance(point, name, test, metric)?;
-                verdicts.push(match () {
-                    () if d.interval.low > test.within => Verdict::Holds,
-                    () if d.interval.high <= test.within => Verdict::Fails,
-                    () => Verdict::Tied,
-                });
-                if farthest.as_ref().is_none_or(|(f, _)| d.interval.low > *f) {
-                    farthest = Some((d.interval.low, describe(point, name, metric, &d)));
-                }
+                let text = describe(point, name, metric, &d);
+                let finding = Finding::new(Claimed::Above(test.within), &d, text);
+                places.push((d.interval().low, finding));
             }
-            let verdict = match () {
-                () if verdicts.contains(&Verdict::Holds) => Verdict::Holds,
-                () if verdicts.contains(&Verdict::Tied) => Verdict::Tied,
-                () => Verdict::Fails,
-            };
-            let text = farthest.map_or_else(String::new, |(_, text)| text);
-            Ok(Finding { verdict, text })
+            let farthest = places.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+            let farthest = farthest.map(|(_, finding)| finding);
+            farthest.ok_or_else(|| "there is no point".to_owned())
         });
         each.collect()
     }
@@ -142,7 +122,7 @@ impl Judge<'_> {
         name: &str,
         test: &Best,
         metric: Metric,
-    ) -> Result<Distance, String> {
+    ) -> Result<Measured, String> {
         let judge = Judge { metric, ..*self };
         let own = judge.pool(point, name)?;
         let pools: Vec<&Pool> = test
@@ -158,24 +138,24 @@ impl Judge<'_> {
             let best = best.into_iter().min_by(f64::total_cmp)?;
             (best > 0.0).then_some(own.weighted(metric, w)? / best - 1.0)
         };
-        let value = above(&vec![1; own.runs()]).ok_or("the best value is zero")?;
-        let interval = own
-            .resamples()
-            .interval(above)
-            .ok_or("intervals need two or more runs")?;
-        Ok(Distance { value, interval })
+        if above(&vec![1; own.runs()]).is_none() {
+            return Err("the best value is zero".to_owned());
+        }
+        Ok(Measured::new(self.estimate(own, above)?))
     }
 }
 
-fn describe(point: &PointView<'_>, name: &str, metric: Metric, d: &Distance) -> String {
+/// A transport's distance from the best as text, as a share of the best's value. No transport is below the best.
+fn describe(point: &PointView<'_>, name: &str, metric: Metric, d: &Measured) -> String {
+    let i = d.interval().within(0.0, f64::INFINITY);
     let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
     format!(
         "{}: {name} {} above the best in {} [{} to {}]",
         point.label(),
-        show(d.value),
+        show(d.value()),
         metric.title(),
-        show(d.interval.low),
-        show(d.interval.high)
+        show(i.low),
+        show(i.high)
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use super::{Claimed, Finding, Findings, Judge, Keys, ReadTest, Test};
 use crate::bound::{packets, rto_bound};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
@@ -10,8 +10,7 @@ use crate::scenario::Scenario;
 use crate::units;
 
 /// The share of flows with a timeout is at or above the bound of FUSO section 2.2 (mechanisms C3) for the
-/// point's loss rate and fixed flow size. The upper end of its interval is compared with the bound. With
-/// `within`, its interval must also overlap the bound plus or minus that share.
+/// point's loss rate and fixed flow size. With `within`, it is above the bound by at most that share.
 #[derive(Debug)]
 struct Bound {
     /// The transport.
@@ -37,22 +36,18 @@ impl Test for Bound {
             let bound = point_bound(point.scenario)?;
             let pool = judge.pool(point, &self.of)?;
             let (hits, n) = pool.timeouts_of_flows();
-            let (value, i) = judge.interval(pool)?;
-            let near = self
-                .within
-                .is_none_or(|w| i.high >= bound * (1.0 - w) && i.low <= bound * (1.0 + w));
-            let verdict = if i.high >= bound && near {
-                Verdict::Holds
-            } else {
-                Verdict::Fails
+            let found = judge.measure(pool)?;
+            let claimed = match self.within {
+                None => Claimed::Above(bound),
+                Some(w) => Claimed::Range(bound, bound * (1.0 + w)),
             };
             let text = format!(
                 "{}: {} ({hits} of {n}), bound {}",
                 point.label(),
-                judge.with_interval(value, i),
+                judge.with_interval(&found),
                 units::percent((bound * 1e6).round() / 1e6)
             );
-            Ok(Finding { verdict, text })
+            Ok(Finding::new(claimed, &found, text))
         };
         judge.points.iter().map(compare).collect()
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, ReadTest, Test, change_within};
+use super::judge::above;
+use super::{Claimed, Finding, Findings, Judge, Keys, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 use crate::units;
@@ -11,9 +12,8 @@ fn percent(share: f64) -> String {
     units::percent((share * 1e3).round() / 1e3)
 }
 
-/// At each point, and against each of the others, `of` is lower by a share within the range. The comparison
-/// holds if the interval of `(other - of) / other` overlaps the range. It is tied if that interval contains 0
-/// and the range does not.
+/// At each point, and against each of the others, `of` is lower by a share within the range, which is widened by
+/// the slack ([`Claimed::Change`]).
 #[derive(Debug)]
 struct Decrease {
     /// The transport.
@@ -49,16 +49,16 @@ impl Test for Decrease {
         let mut list = Vec::new();
         for point in judge.points {
             for other in &self.against {
-                let (a, b, i) = judge.paired(point, of, other, |a, b| (b - a) / b)?;
-                let verdict = change_within(i, (low, high));
+                let (_, _, found) = judge.paired(point, of, other, |a, b| -above(a, b))?;
+                let i = found.interval();
                 let text = format!(
                     "{}: {of} is lower than {other} by {} [{} to {}]",
                     point.label(),
-                    percent((b - a) / b),
+                    percent(found.value()),
                     percent(i.low),
                     percent(i.high)
                 );
-                list.push(Finding { verdict, text });
+                list.push(Finding::new(Claimed::Change(low, high), &found, text));
             }
         }
         Ok(list)
@@ -99,16 +99,16 @@ impl Test for Increase {
         let (of, against) = (&self.of, &self.against);
         let (low, high) = (self.between.0 - self.slack, self.between.1 + self.slack);
         let compare = |point| {
-            let (a, b, i) = judge.paired(point, of, against, |a, b| (a - b) / b)?;
-            let verdict = change_within(i, (low, high));
+            let (_, _, found) = judge.paired(point, of, against, above)?;
+            let i = found.interval();
             let text = format!(
                 "{}: {of} is higher than {against} by {} [{} to {}]",
                 point.label(),
-                percent((a - b) / b),
+                percent(found.value()),
                 percent(i.low),
                 percent(i.high)
             );
-            Ok(Finding { verdict, text })
+            Ok(Finding::new(Claimed::Change(low, high), &found, text))
         };
         judge.points.iter().map(compare).collect()
     }

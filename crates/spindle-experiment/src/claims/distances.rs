@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict, meets};
+use super::{Claimed, Finding, Findings, Judge, Keys, Measured, PointView, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
-use crate::stats::{Pool, Resamples};
+use crate::stats::Pool;
 use crate::units;
 
 fn percent(share: f64) -> String {
@@ -27,8 +27,7 @@ fn both<'p>(
     }
 }
 
-/// At each point, `of` minus `against` is within the range, in the metric's unit. The comparison holds if the
-/// interval of the difference overlaps the range.
+/// At each point, `of` minus `against` is within the range, in the metric's unit ([`Claimed::Range`]).
 #[derive(Debug)]
 struct Difference {
     /// The transport.
@@ -64,7 +63,8 @@ impl Test for Difference {
             .points
             .iter()
             .map(|point| {
-                let (a, b, i) = judge.paired(point, of, against, |a, b| a - b)?;
+                let (_, _, found) = judge.paired(point, of, against, |a, b| a - b)?;
+                let i = found.interval();
                 // The sign is added here, because a metric shows magnitudes.
                 let show = |v: f64| {
                     let sign = if v < 0.0 { "-" } else { "+" };
@@ -73,14 +73,12 @@ impl Test for Difference {
                 let text = format!(
                     "{}: {of} differs from {against} by {} [{} to {}]",
                     point.label(),
-                    show(a - b),
+                    show(found.value()),
                     show(i.low),
                     show(i.high)
                 );
-                Ok(Finding {
-                    verdict: meets(i, range),
-                    text,
-                })
+                let claimed = Claimed::Range(range.0, range.1);
+                Ok(Finding::new(claimed, &found, text))
             })
             .collect()
     }
@@ -120,15 +118,8 @@ impl Test for Ks {
             .map(|point| {
                 let (a, b) = both(judge, point, of, against)?;
                 let value = a.ks(b, &vec![1; a.runs()]).ok_or("no flow completed")?;
-                let i = Resamples::new(a.runs())
-                    .interval(|w| a.ks(b, w))
-                    .ok_or("intervals need two or more runs")?
-                    .around(value);
-                let verdict = match () {
-                    () if i.high < below => Verdict::Holds,
-                    () if i.low >= below => Verdict::Fails,
-                    () => Verdict::Tied,
-                };
+                let found = Measured::new(judge.estimate(a, |w| a.ks(b, w))?);
+                let i = found.interval().within(0.0, 1.0);
                 let text = format!(
                     "{}: the distributions of {of} and {against} are {} apart at most [{} to {}]",
                     point.label(),
@@ -136,15 +127,15 @@ impl Test for Ks {
                     percent(i.low),
                     percent(i.high)
                 );
-                Ok(Finding { verdict, text })
+                Ok(Finding::new(Claimed::Below(below), &found, text))
             })
             .collect()
     }
 }
 
 /// At each point, about this share of flows takes less time by a share within the range. Each flow is compared
-/// with the same flow under the other transport. The comparison holds if the interval of the share of flows
-/// overlaps `share` plus or minus the slack.
+/// with the same flow under the other transport. The share of flows is `share` plus or minus the slack
+/// ([`Claimed::Range`]).
 #[derive(Debug)]
 struct Gains {
     /// The transport.
@@ -193,10 +184,8 @@ impl Test for Gains {
                     (all > 0.0).then(|| sum(|c| c.0) / all)
                 };
                 let value = over(&vec![1; a.runs()]).ok_or("no flow completed")?;
-                let i = Resamples::new(a.runs())
-                    .interval(over)
-                    .ok_or("intervals need two or more runs")?
-                    .around(value);
+                let found = Measured::new(judge.estimate(a, over)?);
+                let i = found.interval().within(0.0, 1.0);
                 let all: u64 = counts.iter().map(|c| c.1).sum();
                 let text = format!(
                     "{}: {} [{} to {}] of {all} flows take {} to {} less time under {of} than under \
@@ -208,10 +197,8 @@ impl Test for Gains {
                     percent(gain.0),
                     percent(gain.1)
                 );
-                Ok(Finding {
-                    verdict: meets(i, share),
-                    text,
-                })
+                let claimed = Claimed::Range(share.0, share.1);
+                Ok(Finding::new(claimed, &found, text))
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use super::{Claimed, Finding, Findings, Judge, Keys, Measured, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 use crate::units;
@@ -57,22 +57,18 @@ impl Test for Growth {
                 .collect();
             points.and_then(|p| fitted_slope(&p))
         };
-        let value = slope(&vec![1; runs]).ok_or("fewer than two points, or a value of zero")?;
-        let i = xs
-            .first()
-            .and_then(|(_, p)| p.resamples().interval(slope))
-            .ok_or("intervals need two or more runs")?;
-        let between = self.between;
-        let verdict = match () {
-            () if i.low >= between.0 && i.high <= between.1 => Verdict::Holds,
-            () if i.high < between.0 || i.low > between.1 => Verdict::Fails,
-            () => Verdict::Tied,
-        };
+        if slope(&vec![1; runs]).is_none() {
+            return Err("fewer than two points, or a value of zero".to_owned());
+        }
+        let (_, first) = xs.first().ok_or("there is no point")?;
+        let found = Measured::new(judge.estimate(first, slope)?);
+        let (value, i, between) = (found.value(), found.interval(), self.between);
         let text = format!(
             "{of}: grows as {axis}^{value:.2} [{:.2} to {:.2}], {:.2} to {:.2} claimed",
             i.low, i.high, between.0, between.1
         );
-        Ok(vec![Finding { verdict, text }])
+        let claimed = Claimed::Within(between.0, between.1);
+        Ok(vec![Finding::new(claimed, &found, text)])
     }
 }
 

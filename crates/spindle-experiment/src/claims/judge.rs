@@ -2,9 +2,9 @@
 
 use crate::metrics::Metric;
 use crate::scenario::Scenario;
-use crate::stats::{Interval, Pool, wilson};
+use crate::stats::{Estimate, Pool};
 
-use super::Test;
+use super::{Measured, Test};
 
 /// One point of a sweep as claims see it.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,16 @@ pub struct Judge<'a> {
     pub points: &'a [PointView<'a>],
 }
 
+/// How far `a` is above `b`, as a share of `b`. Two zeros do not differ, and every other value is far from zero.
+pub(super) fn above(a: f64, b: f64) -> f64 {
+    const FAR: f64 = 1e6; // a finite number that no claim states
+    match () {
+        () if a == b => 0.0,
+        () if b == 0.0 => FAR.copysign(a),
+        () => a / b - 1.0,
+    }
+}
+
 impl Judge<'_> {
     /// The runs of a transport at a point.
     ///
@@ -76,29 +86,36 @@ impl Judge<'_> {
         }
     }
 
-    /// The metric's interval by resampling runs. For shares of flows with a timeout, it is at least as wide as
-    /// the interval of independent flows, because no variation between runs does not mean certainty.
+    /// The metric over the runs of a pool. Shares of flows with a timeout are shares of flows.
     ///
     /// # Errors
     /// If no flow completed, or if there is only one run.
-    pub fn interval(&self, pool: &Pool) -> Result<(f64, Interval), String> {
-        let value = pool.value(self.metric).ok_or("no flow completed")?;
-        let mut interval = pool
-            .resamples()
-            .interval(|w| pool.weighted(self.metric, w))
-            .ok_or("intervals need two or more runs")?
-            .around(value);
-        if self.metric == Metric::TimeoutFraction {
-            let (hits, n) = pool.timeouts_of_flows();
-            let independent = wilson(hits, n);
-            interval.low = interval.low.min(independent.low);
-            interval.high = interval.high.max(independent.high);
+    pub fn measure(&self, pool: &Pool) -> Result<Measured, String> {
+        if pool.value(self.metric).is_none() {
+            return Err("no flow completed".to_owned());
         }
-        Ok((value, interval))
+        let estimate = self.estimate(pool, |w| pool.weighted(self.metric, w))?;
+        Ok(match self.metric {
+            Metric::TimeoutFraction => Measured::share(estimate, pool.timeouts_of_flows()),
+            _ => Measured::new(estimate),
+        })
     }
 
-    /// The values of transports `a` and `b` at a point, and the interval of `statistic` of both. The statistic is
-    /// applied to the values of both transports under the same resampled runs.
+    /// A statistic of weighted runs, which are as many as those of `pool`.
+    ///
+    /// # Errors
+    /// If there is only one run, or if too few resamples have a value.
+    pub fn estimate(
+        &self,
+        pool: &Pool,
+        statistic: impl Fn(&[u32]) -> Option<f64>,
+    ) -> Result<Estimate, String> {
+        let estimate = pool.resamples().estimate(statistic);
+        estimate.ok_or_else(|| "intervals need two or more runs with values".to_owned())
+    }
+
+    /// The values of transports `a` and `b` at a point, and `statistic` of both, which is applied to their values
+    /// under the same resampled runs.
     ///
     /// # Errors
     /// If the transports do not have the same number of runs, or no value of the metric.
@@ -108,7 +125,7 @@ impl Judge<'_> {
         a: &str,
         b: &str,
         statistic: impl Fn(f64, f64) -> f64,
-    ) -> Result<(f64, f64, Interval), String> {
+    ) -> Result<(f64, f64, Measured), String> {
         let (pa, pb) = (self.pool(point, a)?, self.pool(point, b)?);
         if pa.runs() != pb.runs() {
             return Err(format!("{a} and {b} have different numbers of runs"));
@@ -116,16 +133,11 @@ impl Judge<'_> {
         let (Some(va), Some(vb)) = (pa.value(self.metric), pb.value(self.metric)) else {
             return Err("no flow completed".to_owned());
         };
-        let interval = pa
-            .resamples()
-            .interval(|w| {
-                Some(statistic(
-                    pa.weighted(self.metric, w)?,
-                    pb.weighted(self.metric, w)?,
-                ))
-            })
-            .ok_or("intervals need two or more runs")?;
-        Ok((va, vb, interval))
+        let estimate = self.estimate(pa, |w| {
+            let (a, b) = (pa.weighted(self.metric, w)?, pb.weighted(self.metric, w)?);
+            Some(statistic(a, b))
+        })?;
+        Ok((va, vb, Measured::new(estimate)))
     }
 
     /// Whether the points were computed, so that there is no uncertainty.
@@ -134,28 +146,27 @@ impl Judge<'_> {
         pools().all(|(_, pool)| pool.is_exact())
     }
 
-    /// A value with its interval as text, in the metric's unit.
-    pub fn with_interval(&self, value: f64, i: Interval) -> String {
+    /// A value of the metric with its interval as text, in the metric's unit. No metric is below 0.
+    pub fn with_interval(&self, found: &Measured) -> String {
         let show = |v| self.metric.show(v);
         if self.exact() {
-            return show(value);
+            return show(found.value());
         }
-        format!("{} [{} to {}]", show(value), show(i.low), show(i.high))
+        let i = found.interval().within(0.0, f64::INFINITY);
+        let (low, high) = (show(i.low), show(i.high));
+        format!("{} [{low} to {high}]", show(found.value()))
     }
 
     /// Two transports' values at a point as text, each with its interval.
     ///
     /// # Errors
     /// See [`Self::pool`].
-    pub fn two(
-        &self,
-        point: &PointView<'_>,
-        (a, va): (&str, f64),
-        (b, vb): (&str, f64),
-    ) -> Result<String, String> {
-        let (_, ia) = self.interval(self.pool(point, a)?)?;
-        let (_, ib) = self.interval(self.pool(point, b)?)?;
-        let (va, vb) = (self.with_interval(va, ia), self.with_interval(vb, ib));
+    pub fn two(&self, point: &PointView<'_>, a: &str, b: &str) -> Result<String, String> {
+        let show = |name| -> Result<String, String> {
+            let found = self.measure(self.pool(point, name)?)?;
+            Ok(self.with_interval(&found))
+        };
+        let (va, vb) = (show(a)?, show(b)?);
         Ok(format!("{}: {a} {va}, {b} {vb}", point.label()))
     }
 
@@ -195,8 +206,8 @@ impl Judge<'_> {
             pools.iter().min_by(by_value)?,
             pools.iter().max_by(by_value)?,
         );
-        let show = |(value, pool): &(f64, &Pool)| match self.interval(pool) {
-            Ok((value, i)) => self.with_interval(value, i),
+        let show = |(value, pool): &(f64, &Pool)| match self.measure(pool) {
+            Ok(found) => self.with_interval(&found),
             Err(_) => self.metric.show(*value),
         };
         Some(if low.0 == high.0 {

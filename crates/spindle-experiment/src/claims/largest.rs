@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use super::{Claimed, Finding, Findings, Judge, Keys, Measured, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
-use crate::stats::{Pool, Resamples};
+use crate::stats::Pool;
 use crate::units;
 
 /// The direction in which a transport differs from others.
@@ -36,9 +36,9 @@ impl Direction {
     }
 }
 
-/// `of` is lower, or higher, by up to `up_to` than any of the others. The test compares `up_to`, with a slack for
-/// "about", with the largest reduction `(other - of) / other`, or increase `(of - other) / other`, over all points
-/// and others.
+/// `of` is lower, or higher, by up to `up_to` than any of the others. The largest reduction `(other - of) /
+/// other`, or increase `(of - other) / other`, over all points and others is about `up_to`, neither less nor
+/// more.
 #[derive(Debug)]
 struct Largest {
     direction: Direction,
@@ -48,7 +48,7 @@ struct Largest {
     against: Vec<String>,
     /// The largest change claimed, 0 or more.
     up_to: f64,
-    /// How far below `up_to` still counts as "about".
+    /// How far from `up_to` still counts as "about".
     slack: f64,
 }
 
@@ -100,21 +100,15 @@ impl Test for Largest {
         let Some(value) = best(&all) else {
             return Err("the others' values are all zero".to_owned());
         };
-        let i = Resamples::new(runs)
-            .interval(best)
-            .ok_or("intervals need two or more runs")?;
+        let (_, _, first, _) = pairs.first().ok_or("there is no point")?;
+        let found = Measured::new(judge.estimate(first, best)?);
+        let i = found.interval();
         let place = pairs
             .iter()
             .find(|(_, _, a, b)| one(a, b, &all) == Some(value))
             .map_or_else(String::new, |(p, o, _, _)| {
                 format!(", against {o} at {}", p.label())
             });
-        let enough = up_to - self.slack;
-        let verdict = match () {
-            () if i.low >= enough => Verdict::Holds,
-            () if i.high < enough => Verdict::Fails,
-            () => Verdict::Tied,
-        };
         let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
         let text = format!(
             "largest {} {} [{} to {}]{place}; claimed about {}",
@@ -124,7 +118,8 @@ impl Test for Largest {
             show(i.high),
             show(up_to)
         );
-        Ok(vec![Finding { verdict, text }])
+        let claimed = Claimed::Range(up_to - self.slack, up_to + self.slack);
+        Ok(vec![Finding::new(claimed, &found, text)])
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use super::{Claimed, Finding, Findings, Judge, Keys, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 
@@ -43,17 +43,13 @@ impl Test for Limit {
         let mut list = Vec::new();
         for point in judge.points {
             for name in &self.of {
-                let (value, i) = judge.interval(judge.pool(point, name)?)?;
-                let verdict = match self.side {
-                    Side::Below if i.high < limit => Verdict::Holds,
-                    Side::Below if i.low >= limit => Verdict::Fails,
-                    Side::Above if i.low > limit => Verdict::Holds,
-                    Side::Above if i.high <= limit => Verdict::Fails,
-                    _ => Verdict::Tied,
+                let found = judge.measure(judge.pool(point, name)?)?;
+                let claimed = match self.side {
+                    Side::Below => Claimed::Below(limit),
+                    Side::Above => Claimed::Above(limit),
                 };
-                let shown = judge.with_interval(value, i);
-                let text = format!("{}: {name} {shown}", point.label());
-                list.push(Finding { verdict, text });
+                let text = format!("{}: {name} {}", point.label(), judge.with_interval(&found));
+                list.push(Finding::new(claimed, &found, text));
             }
         }
         Ok(list)
@@ -92,19 +88,14 @@ impl Test for About {
         let mut list = Vec::new();
         for point in judge.points {
             for name in &self.of {
-                let (found, i) = judge.interval(judge.pool(point, name)?)?;
-                let verdict = match () {
-                    () if i.low >= low && i.high <= high => Verdict::Holds,
-                    () if i.low > high || i.high < low => Verdict::Fails,
-                    () => Verdict::Tied,
-                };
+                let found = judge.measure(judge.pool(point, name)?)?;
                 let text = format!(
                     "{}: {name} {}, claimed about {}",
                     point.label(),
-                    judge.with_interval(found, i),
+                    judge.with_interval(&found),
                     judge.metric.show(self.value)
                 );
-                list.push(Finding { verdict, text });
+                list.push(Finding::new(Claimed::Within(low, high), &found, text));
             }
         }
         Ok(list)

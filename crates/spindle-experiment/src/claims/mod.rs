@@ -2,9 +2,10 @@
 //!
 //! A claim names a metric, transports, points of the sweep and a test. Comparisons use paired runs: every
 //! transport runs with the same seeds. Resampling draws *runs*, because the flows of one run share connections
-//! and paths. A comparison holds or fails if its 95 % interval lies wholly on one side. Otherwise it is tied. A
-//! claim over several comparisons fails if one of them fails, holds if all of them hold, and is tied otherwise.
-
+//! and paths. A comparison holds or fails if its 95 % interval lies wholly on one side ([`Claimed`] has the rule
+//! for ranges). Otherwise it is tied. A claim over several comparisons holds if all of them hold. It fails if one
+//! of them fails at a level that is corrected for their number, and is tied otherwise. One comparison in a
+//! hundred decides neither.
 //!
 //! Each test is one file of this folder, which registers itself in [`built_in`]. Other crates add theirs with
 //! [`Registry::claim_test`](crate::registry::Registry::claim_test).
@@ -15,6 +16,7 @@ mod change;
 mod condition;
 mod distances;
 mod evaluate;
+mod finding;
 mod growth;
 mod judge;
 mod keys;
@@ -33,9 +35,10 @@ mod tests;
 pub use bound::point_bound;
 pub use condition::Condition;
 pub use evaluate::evaluate;
+pub use finding::{Claimed, Finding, Measured};
 pub use judge::{Judge, PointView};
 pub use keys::Keys;
-pub use test::{Finding, Findings, ReadTest, Test, change_within, meets};
+pub use test::{Findings, ReadTest, Test};
 
 use std::sync::Arc;
 
@@ -99,21 +102,6 @@ impl Verdict {
             Self::Tied => "tied",
             Self::NotCheckable => "not-checkable",
         }
-    }
-
-    /// The verdict over several: fails if one fails, holds if all hold, otherwise tied. It is not checkable if
-    /// there are none.
-    pub fn all(each: impl IntoIterator<Item = Self>) -> Self {
-        let mut sum = None;
-        for verdict in each {
-            sum = match (sum, verdict) {
-                (_, Self::Fails) => return Self::Fails,
-                (None, v) => Some(v),
-                (Some(Self::Holds), Self::Holds) => Some(Self::Holds),
-                _ => Some(Self::Tied),
-            };
-        }
-        sum.unwrap_or(Self::NotCheckable)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use super::finding::most;
+use super::{Claimed, Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
 use crate::catalog::Catalog;
 use crate::document::{ExperimentError, Node, Value};
 
@@ -38,7 +39,7 @@ enum End {
 }
 
 /// `of` is nowhere higher, or nowhere lower, than any of the others. Each comparison must hold or be tied. The
-/// claim is tied if `of` is lower, or higher, at no point.
+/// claim is tied unless more comparisons hold than are tied.
 #[derive(Debug)]
 struct Extreme {
     end: End,
@@ -72,14 +73,8 @@ impl Test for Extreme {
         }
     }
 
-    /// Fails if any comparison fails. Otherwise holds if any comparison holds. Otherwise tied.
     fn verdict(&self, findings: &[Finding]) -> Verdict {
-        let any = |v| findings.iter().any(|f| f.verdict == v);
-        match (any(Verdict::Fails), any(Verdict::Holds)) {
-            (true, _) => Verdict::Fails,
-            (false, true) => Verdict::Holds,
-            (false, false) => Verdict::Tied,
-        }
+        most(findings)
     }
 }
 
@@ -90,14 +85,9 @@ fn order(judge: &Judge<'_>, groups: &[Vec<String>]) -> Findings {
         for pair in groups.windows(2) {
             let pairs = |a| pair[1].iter().map(move |b| (a, b));
             for (a, b) in pair[0].iter().flat_map(pairs) {
-                let (va, vb, i) = judge.paired(point, a, b, |a, b| b - a)?;
-                let verdict = match () {
-                    () if i.low > 0.0 => Verdict::Holds,
-                    () if i.high < 0.0 => Verdict::Fails,
-                    () => Verdict::Tied,
-                };
-                let text = judge.two(point, (a, va), (b, vb))?;
-                list.push(Finding { verdict, text });
+                let (_, _, found) = judge.paired(point, a, b, |a, b| b - a)?;
+                let text = judge.two(point, a, b)?;
+                list.push(Finding::new(Claimed::Above(0.0), &found, text));
             }
         }
     }

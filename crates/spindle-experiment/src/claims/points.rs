@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict, meets};
+use super::{Claimed, Finding, Findings, Judge, Keys, Measured, PointView, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
-use crate::stats::{Interval, Pool};
+use crate::stats::Pool;
 use crate::units;
 
 /// By how much a metric is lower at one point than at another: `(high - low) / high`.
@@ -13,7 +13,7 @@ use crate::units;
 enum Change {
     /// By any amount: the interval of the difference is above zero.
     Any,
-    /// By a share within this range: its interval overlaps the range.
+    /// By a share within this range.
     Between(f64, f64),
     /// By up to the first share, with the second as the slack for "about". The test uses the largest share over
     /// all pairs of points and transports.
@@ -136,38 +136,34 @@ impl Judge<'_> {
         (high > 0.0).then_some((high - low) / high)
     }
 
-    fn interval_of(
+    fn estimate_of(
         &self,
         pair: &Pair<'_>,
         statistic: impl Fn(&[u32]) -> Option<f64>,
-    ) -> Result<(f64, Interval), String> {
-        let value = statistic(&vec![1; pair.low.runs()]).ok_or("the high value is zero")?;
-        let interval = pair.low.resamples().interval(statistic);
-        Ok((value, interval.ok_or("intervals need two or more runs")?))
+    ) -> Result<Measured, String> {
+        if statistic(&vec![1; pair.low.runs()]).is_none() {
+            return Err("the high value is zero".to_owned());
+        }
+        Ok(Measured::new(self.estimate(pair.low, statistic)?))
     }
 
     fn is_lower(&self, pair: &Pair<'_>) -> Result<Finding, String> {
-        let (_, i) = self.interval_of(pair, |w| self.values(pair, w).map(|(a, b)| b - a))?;
-        let verdict = match () {
-            () if i.low > 0.0 => Verdict::Holds,
-            () if i.high < 0.0 => Verdict::Fails,
-            () => Verdict::Tied,
-        };
+        let found = self.estimate_of(pair, |w| self.values(pair, w).map(|(a, b)| b - a))?;
         let text = self.describe(pair);
-        Ok(Finding { verdict, text })
+        Ok(Finding::new(Claimed::Above(0.0), &found, text))
     }
 
     fn is_lower_by(&self, pair: &Pair<'_>, (from, to): (f64, f64)) -> Result<Finding, String> {
-        let (value, i) = self.interval_of(pair, |w| self.share(pair, w))?;
-        let verdict = meets(i, (from, to));
+        let found = self.estimate_of(pair, |w| self.share(pair, w))?;
+        let i = found.interval();
         let text = format!(
             "{}: lower by {} [{} to {}]",
             self.describe(pair),
-            percent(value),
+            percent(found.value()),
             percent(i.low),
             percent(i.high)
         );
-        Ok(Finding { verdict, text })
+        Ok(Finding::new(Claimed::Change(from, to), &found, text))
     }
 
     fn lowest_by(&self, pairs: &[Pair<'_>], most: f64, slack: f64) -> Result<Finding, String> {
@@ -179,28 +175,26 @@ impl Judge<'_> {
         if pairs.iter().any(|p| p.low.runs() != runs) {
             return Err("the points have different numbers of runs".to_owned());
         }
-        let (value, i) = self.interval_of(&pairs[0], best)?;
-        let verdict = match () {
-            () if i.low >= most - slack => Verdict::Holds,
-            () if i.high < most - slack => Verdict::Fails,
-            () => Verdict::Tied,
-        };
+        let found = self.estimate_of(&pairs[0], best)?;
+        let i = found.interval();
         let all = vec![1; runs];
-        let place = pairs.iter().find(|p| self.share(p, &all) == Some(value));
+        let mut places = pairs.iter();
+        let place = places.find(|p| self.share(p, &all) == Some(found.value()));
         let text = format!(
             "largest reduction {} [{} to {}], {}; claimed about {}",
-            percent(value),
+            percent(found.value()),
             percent(i.low),
             percent(i.high),
             place.map_or_else(String::new, |p| self.describe(p)),
             percent(most)
         );
-        Ok(Finding { verdict, text })
+        let claimed = Claimed::Range(most - slack, most + slack);
+        Ok(Finding::new(claimed, &found, text))
     }
 
     fn describe(&self, pair: &Pair<'_>) -> String {
-        let show = |pool: &Pool| match self.interval(pool) {
-            Ok((value, i)) => self.with_interval(value, i),
+        let show = |pool: &Pool| match self.measure(pool) {
+            Ok(found) => self.with_interval(&found),
             Err(reason) => reason,
         };
         let rest = match pair.rest.is_empty() {

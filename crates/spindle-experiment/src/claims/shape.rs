@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Finding, Findings, Judge, Keys, PointView, ReadTest, Test, Verdict};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
-use crate::stats::{Interval, Pool};
+use crate::stats::{Estimate, Pool};
 use crate::units;
 
 /// How a metric may change along an axis.
@@ -154,25 +154,35 @@ impl Judge<'_> {
         };
         // The metric goes down to the turn and up from there. A peak is a valley upside down.
         let sign = if shape == Shape::Peak { -1.0 } else { 1.0 };
-        let mut against = Vec::new();
-        for (i, pair) in places.windows(2).enumerate() {
-            let up = if i < turn { -sign } else { sign };
-            if self.change(&pair[0], &pair[1], up)?.high < 0.0 {
-                against.push(i);
-            }
-        }
+        let (against, chance) = self.steps_against(places, turn, sign)?;
         let inside = turn > 0 && turn + 1 < places.len();
         let turns = matches!(shape, Shape::Valley | Shape::Peak);
         let sides = [(turn, 0), (turn, places.len() - 1)];
-        let mut sure = true;
+        let mut sure = places.len() > 1 && (inside || !turns);
         for (from, to) in sides.into_iter().filter(|(a, b)| a != b) {
-            sure &= self.change(&places[from], &places[to], sign)?.low > 0.0;
+            sure &= self
+                .change(&places[from], &places[to], sign)?
+                .interval()
+                .low
+                > 0.0;
         }
-        let verdict = match () {
-            () if !against.is_empty() || turns && !inside => Verdict::Fails,
-            () if sure && places.len() > 1 => Verdict::Holds,
-            () => Verdict::Tied,
+        let mut finding = Finding {
+            verdict: if sure { Verdict::Holds } else { Verdict::Tied },
+            chance: 1.0,
+            text: String::new(),
         };
+        let no_turn = match turns && !inside {
+            true => self.no_turn(places, turn, sign)?,
+            false => None,
+        };
+        let no_margin = self.no_margin(places)?;
+        if !against.is_empty() {
+            (finding.verdict, finding.chance) = (Verdict::Fails, chance);
+        } else if let Some(chance) = no_turn {
+            (finding.verdict, finding.chance) = (Verdict::Fails, chance);
+        } else if let Some((verdict, chance)) = no_margin {
+            (finding.verdict, finding.chance) = (verdict, chance);
+        }
         let show = |p: &Place<'_>| match p.against {
             None => self.metric.show(p.value),
             Some(_) => units::percent((p.value * 1e3).round() / 1e3),
@@ -197,22 +207,76 @@ impl Judge<'_> {
             );
         } else if turns && !inside {
             text = format!("{text}; it turns nowhere");
+        } else if no_margin.is_some() {
+            text = format!("{text}; nowhere is it surely above zero");
         }
-        Ok(Finding { verdict, text })
+        finding.text = text;
+        Ok(finding)
     }
 
-    /// The interval of how far `to` is above `from`, or below it if `sign` is -1, under the same resampled
-    /// runs.
-    fn change(&self, from: &Place<'_>, to: &Place<'_>, sign: f64) -> Result<Interval, String> {
+    /// The steps that go in the opposite direction at a level that is corrected for their number, and the
+    /// probability of the clearest of them by chance. The metric goes down to `turn` and up from there, or the
+    /// other way if `sign` is -1.
+    fn steps_against(
+        &self,
+        places: &[Place<'_>],
+        turn: usize,
+        sign: f64,
+    ) -> Result<(Vec<usize>, f64), String> {
+        let (mut against, mut chance) = (Vec::new(), 1.0f64);
+        let steps = (places.len() - 1) as f64;
+        for (i, pair) in places.windows(2).enumerate() {
+            let up = if i < turn { -sign } else { sign };
+            let change = self.change(&pair[0], &pair[1], up)?;
+            let p = steps * change.p_value(0.0);
+            if change.value < 0.0 && p <= 0.05 {
+                against.push(i);
+                chance = chance.min(p);
+            }
+        }
+        Ok((against, chance))
+    }
+
+    /// For a line whose extreme is at its end `turn`: the probability by chance that this end is as far beyond
+    /// all places between the ends. `None` if chance explains it.
+    fn no_turn(&self, places: &[Place<'_>], turn: usize, sign: f64) -> Result<Option<f64>, String> {
+        let Some(inner) = places.get(1..places.len().saturating_sub(1)) else {
+            return Ok(Some(0.0));
+        };
+        if inner.is_empty() {
+            return Ok(Some(0.0));
+        }
+        let change = self.change(&places[turn], &inner[extreme(inner, sign)], sign)?;
+        let p = change.p_value(0.0);
+        Ok((change.value > 0.0 && p <= 0.05).then_some(p))
+    }
+
+    /// A distance from another transport can have a shape only if there is a distance. The verdict and the
+    /// probability by chance if it is surely above zero at no place.
+    fn no_margin(&self, places: &[Place<'_>]) -> Result<Option<(Verdict, f64)>, String> {
+        let margins = places.iter().filter(|p| p.against.is_some());
+        let Some(largest) = margins.max_by(|a, b| a.value.total_cmp(&b.value)) else {
+            return Ok(None);
+        };
+        let margin = self.estimate(largest.pool, |w| self.at(largest, w))?;
+        let i = margin.interval();
+        Ok(match () {
+            () if i.high < 0.0 => Some((Verdict::Fails, margin.p_value(0.0))),
+            () if i.low <= 0.0 => Some((Verdict::Tied, 1.0)),
+            () => None,
+        })
+    }
+
+    /// How far `to` is above `from`, or below it if `sign` is -1, under the same resampled runs.
+    fn change(&self, from: &Place<'_>, to: &Place<'_>, sign: f64) -> Result<Estimate, String> {
         let runs = from.pool.runs();
         let pools = [Some(to.pool), from.against, to.against];
         if pools.into_iter().flatten().any(|p| p.runs() != runs) {
             return Err("the points have different numbers of runs".to_owned());
         }
-        from.pool
-            .resamples()
-            .interval(|w| Some(sign * (self.at(to, w)? - self.at(from, w)?)))
-            .ok_or_else(|| "intervals need two or more runs".to_owned())
+        self.estimate(from.pool, |w| {
+            Some(sign * (self.at(to, w)? - self.at(from, w)?))
+        })
     }
 
     /// The metric at a place. With another transport, its distance below the other's as a share of the other's.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Finding, Findings, Judge, Keys, ReadTest, Test, Verdict};
+use super::judge::above;
+use super::{Claimed, Finding, Findings, Judge, Keys, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 
@@ -33,17 +34,10 @@ impl Test for Similar {
 
     fn findings(&self, judge: &Judge<'_>) -> Findings {
         let (of, against, within) = (&self.of, &self.against, self.within);
-        // Two zeros are similar.
-        let ratio = |a: f64, b: f64| if a == b { 0.0 } else { a / b - 1.0 };
         let compare = |point| {
-            let (a, b, i) = judge.paired(point, of, against, ratio)?;
-            let verdict = match () {
-                () if i.low >= -within && i.high <= within => Verdict::Holds,
-                () if i.low > within || i.high < -within => Verdict::Fails,
-                () => Verdict::Tied,
-            };
-            let text = judge.two(point, (of, a), (against, b))?;
-            Ok(Finding { verdict, text })
+            let (_, _, found) = judge.paired(point, of, against, above)?;
+            let text = judge.two(point, of, against)?;
+            Ok(Finding::new(Claimed::Within(-within, within), &found, text))
         };
         judge.points.iter().map(compare).collect()
     }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Judge, Keys, Verdict};
+use super::finding::every;
+use super::{Finding, Judge, Keys, Verdict};
 use crate::document::ExperimentError;
 use crate::metrics::Metric;
-use crate::stats::Interval;
 
 /// How a claim is tested, with the values that the file gives.
 pub trait Test: fmt::Debug + Send + Sync {
@@ -24,9 +24,9 @@ pub trait Test: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// The verdict over all comparisons.
+    /// The verdict over all comparisons: whether every one holds.
     fn verdict(&self, findings: &[Finding]) -> Verdict {
-        Verdict::all(findings.iter().map(|f| f.verdict))
+        every(findings)
     }
 
     /// The reason why no runs can check the claim, if there is one.
@@ -44,33 +44,5 @@ pub trait Test: fmt::Debug + Send + Sync {
 /// Reads a test from the table of a claim.
 pub type ReadTest = dyn Fn(&Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> + Send + Sync;
 
-/// One comparison: its verdict, and a text with the place and the values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// The verdict on this comparison alone.
-    pub verdict: Verdict,
-    /// The place and the values, in one line.
-    pub text: String,
-}
-
 /// The findings, or the reason why there are none.
 pub type Findings = Result<Vec<Finding>, String>;
-
-/// Whether an interval overlaps a claimed range: the comparison holds if it does, and fails otherwise.
-pub fn meets(i: Interval, (low, high): (f64, f64)) -> Verdict {
-    match i.high < low || i.low > high {
-        true => Verdict::Fails,
-        false => Verdict::Holds,
-    }
-}
-
-/// Whether a change, as a share, is within a claimed range: its interval overlaps the range. It is tied if its
-/// interval contains 0 and the range does not.
-pub fn change_within(i: Interval, (low, high): (f64, f64)) -> Verdict {
-    let none = i.low <= 0.0 && i.high >= 0.0;
-    let claimed = low > 0.0 || high < 0.0;
-    match meets(i, (low, high)) {
-        Verdict::Holds if none && claimed => Verdict::Tied,
-        verdict => verdict,
-    }
-}

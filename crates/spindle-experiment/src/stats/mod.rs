@@ -1,9 +1,11 @@
-//! Exact percentiles and bootstrap intervals over runs.
+//! Exact percentiles, and intervals over runs.
 
 mod bootstrap;
+mod estimate;
 mod pool;
 
-pub use bootstrap::{Interval, Resamples, wilson};
+pub use bootstrap::{Resamples, wilson, wilson_p_value};
+pub use estimate::{Estimate, Interval, LEVEL};
 pub use pool::Pool;
 
 /// The nearest-rank percentile `q` (0 to 1) of sorted values: the smallest value with at least

@@ -152,10 +152,12 @@ pub(super) fn ratio(pool: &Pool, best: &Pool, metric: Metric) -> Option<Estimate
         let one = |w: &[u32]| over(pool.weighted(metric, w), best.weighted(metric, w));
         Resamples::new(pool.runs()).interval(one)
     });
-    Some(match interval.flatten().map(|i| i.around(value)) {
-        Some(Interval { low, high }) => Estimate::new(value, low, high),
-        None => Estimate::exact(value),
-    })
+    Some(
+        match interval.flatten().map(|i| i.within(0.0, f64::INFINITY)) {
+            Some(Interval { low, high }) => Estimate::new(value, low, high),
+            None => Estimate::exact(value),
+        },
+    )
 }
 
 #[cfg(test)]
