@@ -19,6 +19,9 @@ const SYN_RETRIES: u32 = 6;
 /// A transport's configuration with the scenario's settings applied.
 pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     let mut config = transport.config();
+    for variant in &host.variants.0 {
+        config = variant.apply(config.clone()).unwrap_or(config);
+    }
     if let Some(controller) = &host.congestion {
         config.congestion = controller.clone();
     }

@@ -55,6 +55,7 @@ pub mod loss_models;
 pub mod metrics;
 pub mod network;
 mod observed;
+pub mod readings;
 pub mod registry;
 pub mod results;
 pub mod rng;

@@ -250,7 +250,7 @@ impl BuiltIn {
 /// The error for a name that matches no experiment. It lists the names that do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct UnknownName(String);
+pub struct UnknownName(pub(crate) String);
 
 /// The error if no experiment has that id, in a place where a file is accepted as well.
 pub fn no_such_scenario(name: &str) -> UnknownName {

@@ -1,7 +1,9 @@
 //! One point of an experiment with every value resolved: network, loss, traffic, host settings.
 
+use std::fmt;
 use std::sync::Arc;
 
+use spindle_mptcp::Variant;
 use spindle_mptcp::congestion::ControllerFactory;
 use spindle_units::Duration;
 
@@ -105,10 +107,34 @@ pub struct HostSettings {
     pub msl: Duration,
     /// The congestion controller of every subflow. If `None`, it is the preset's own.
     pub congestion: Option<Arc<dyn ControllerFactory>>,
+    /// Variants of every transport that has what they change.
+    pub variants: HostVariants,
     /// Flows of fewer bytes are short. Both ends mark the packets of a short flow with the code point AF21,
     /// which is used by ports with priorities and by switches that distinguish flows (CAPS section VII, Alg. 1,
     /// s_L; mechanisms A4.1). `None` disables marking.
     pub short_below: Option<u64>,
+}
+
+/// Variants that a scenario applies to every transport. Only their names identify a scenario.
+#[derive(Clone, Default)]
+pub struct HostVariants(pub Vec<Variant>);
+
+impl HostVariants {
+    fn names(&self) -> Vec<&str> {
+        self.0.iter().map(Variant::name).collect()
+    }
+}
+
+impl fmt::Debug for HostVariants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.names().fmt(f)
+    }
+}
+
+impl PartialEq for HostVariants {
+    fn eq(&self, other: &Self) -> bool {
+        self.names() == other.names()
+    }
 }
 
 /// The initial window.
@@ -140,6 +166,7 @@ impl Default for HostSettings {
             user_timeout: Duration::from_secs(60),
             msl: Duration::from_secs(60),
             congestion: None,
+            variants: HostVariants::default(),
             short_below: None,
         }
     }

@@ -29,6 +29,10 @@ pub struct LinkSpec {
     /// it arrives. The packet itself does not count (RFC 8257 section 3.1: instantaneous queue, at enqueue).
     /// `None` disables marking.
     pub mark_above: Option<Bytes>,
+    /// Whether a packet that is not ECN-capable is dropped where it would be marked otherwise, as in Linux's RED
+    /// (`red_enqueue` without `TC_RED_NODROP`, which came with Linux 5.7). Retransmissions and packets without
+    /// data are not ECN-capable (RFC 3168, sections 6.1.4 and 6.1.5).
+    pub drop_unmarkable: bool,
     /// Two strict priorities instead of one FIFO queue. Both share the buffer. If the buffer is full, a packet
     /// of high priority pushes out the newest waiting packets of low priority.
     pub priorities: bool,
@@ -48,6 +52,7 @@ impl LinkSpec {
             delay,
             buffer,
             mark_above: None,
+            drop_unmarkable: false,
             priorities: false,
             loss: Loss::none(),
             up_down: Vec::new(),

@@ -33,6 +33,7 @@ impl LinkPlan {
         LinkSpec {
             priorities: self.priorities,
             mark_above: Some(Bytes(2000)),
+            drop_unmarkable: self.loss % 2 == 1,
             loss: match self.loss {
                 0 => Loss::bernoulli(probability(0.1)),
                 1 => Loss::gilbert_elliott(probability(0.2), 3.0).unwrap(),

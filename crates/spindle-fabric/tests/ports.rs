@@ -148,6 +148,24 @@ fn packets_are_marked_above_the_threshold() {
     assert_eq!(simulation.stats(link).marked, 2);
 }
 
+/// Linux's RED drops what it cannot mark (`red_enqueue`).
+#[test]
+fn port_that_drops_unmarkable_packets_drops_them_above_the_threshold_only() {
+    let network = dumbbell(Buffer::Packets(100), Some(Bytes(3000))).dropping_unmarkable();
+    let mut simulation = Simulation::new(network, 1);
+    for id in 0..6 {
+        let packet = Parcel::new(id);
+        let capable = id != 1 && id != 4;
+        let packet = if capable { packet.ect() } else { packet };
+        simulation.inject(Address(0), Address(2), packet);
+    }
+    let outcome = drain(&mut simulation);
+    assert_eq!(outcome.ids(), [0, 1, 2, 3, 5]);
+    let link = bottleneck(simulation.network());
+    let stats = simulation.stats(link);
+    assert_eq!((stats.marked, stats.drops.queue), (2, 1));
+}
+
 #[test]
 fn events_at_the_same_instant_keep_their_order() {
     let mut simulation = Simulation::new(dumbbell(Buffer::Packets(100), None), 1);

@@ -153,6 +153,10 @@ pub struct LossConfig {
     pub limited_transmit: bool,
     /// Early Retransmit (RFC 5827), in segments.
     pub early_retransmit: bool,
+    /// The least wait before Early Retransmit, which otherwise waits for a quarter of the smoothed RTT. Linux 3.5
+    /// to 4.9 waits at least 2 ms (`tcp_pause_early_retransmit`), so that reordering causes no retransmission.
+    /// `None`, the default, does not wait at all (RFC 5827). It has no effect with RACK.
+    pub early_retransmit_delay: Option<Duration>,
     /// RACK time-based detection (RFC 8985, section 6), in addition to the duplicate-ACK threshold.
     pub rack: bool,
     /// Tail loss probe.
@@ -276,6 +280,7 @@ impl Default for LossConfig {
             reordering: None,
             limited_transmit: true,
             early_retransmit: false,
+            early_retransmit_delay: None,
             rack: false,
             tail_loss_probe: None,
             frto: true,

@@ -106,6 +106,33 @@ fn early_retransmit_needs_one_duplicate_fewer_than_outstanding() {
     assert_eq!(acked(&mut p, 0, &[(1, 3)]), [0]);
 }
 
+/// Linux 3.5 to 4.9, `tcp_pause_early_retransmit`: Early Retransmit waits for a quarter of the RTT, at least for
+/// the configured time, and each acknowledgement starts the wait again.
+#[test]
+fn delayed_early_retransmit_waits_for_a_quarter_of_an_rtt_unless_the_hole_is_filled() {
+    let mut config = window(10);
+    config.loss.early_retransmit = true;
+    config.loss.early_retransmit_delay = Some(Duration::from_millis(2));
+    let (mut p, _) = sending(config.clone(), 2);
+    assert_eq!(acked(&mut p, 0, &[(1, 2)]), []);
+    let quarter = p.info().srtt.expect("a measurement") / 4;
+    let (wait, out) = p.wait();
+    assert_eq!(wait, quarter);
+    assert_eq!(numbers(&p, &out), [0]);
+    let counters = p.info().counters;
+    assert_eq!((counters.fast_retransmits, counters.timeouts), (1, 0));
+
+    let (mut p, _) = sending(config.clone(), 3);
+    assert_eq!(acked(&mut p, 0, &[(1, 3)]), []);
+    assert_eq!(acked(&mut p, 3, &[]), [], "the segment was only late");
+    assert_eq!(p.info().counters.fast_retransmits, 0);
+
+    // The retransmission timer would expire first, so that waiting makes no sense.
+    config.loss.early_retransmit_delay = Some(Duration::from_secs(60));
+    let (mut p, _) = sending(config, 2);
+    assert_eq!(acked(&mut p, 0, &[(1, 2)]), [0]);
+}
+
 /// RFC 6298, section 5, and RFC 5681, section 3.1: one segment is retransmitted at a time, at doubled
 /// intervals. After an ACK, retransmission continues in order, without the SACKed segments.
 #[test]

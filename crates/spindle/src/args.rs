@@ -70,6 +70,7 @@ impl Size {
             seed: self.seed.clone(),
             transports: transports.cloned(),
             scale: None,
+            reading: None,
         }
     }
 }
@@ -148,6 +149,9 @@ pub(crate) struct Reproduce {
     /// The papers' own counts
     #[arg(long, conflicts_with_all = ["quick", "full"])]
     pub(crate) paper_scale: bool,
+    /// Another reading of the paper: choices for what it leaves open, for all of its experiments
+    #[arg(long, value_name = "NAME")]
+    pub(crate) reading: Option<String>,
     /// Where results, and the report, go
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

@@ -148,6 +148,10 @@ pub(super) const VARIANTS: &[Group] = &[
             ("cwnd-halved", "ssthresh from cwnd, not from FlightSize"),
             ("no-er", "no Early Retransmit"),
             (
+                "er-delay",
+                "Early Retransmit after a quarter of an RTT, at least 2 ms",
+            ),
+            (
                 "late-rtt",
                 "no RTT measurement from the handshake, first RTO 1.5 s",
             ),

@@ -1,9 +1,10 @@
-//! The command line's overrides of an experiment's file: a scale, flags, single keys.
+//! The command line's overrides of an experiment's file: a reading, a scale, flags, single keys.
 
 use super::Scale;
 use crate::document::Section;
 use crate::document::{ExperimentError, Origin};
 use crate::document::{Node, Value};
+use crate::readings::Reading;
 
 /// What the command line overrides in a file.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +23,25 @@ pub struct Overrides {
     pub transports: Option<String>,
     /// The scale of a reproduction.
     pub scale: Option<Scale>,
+    /// The reading of a paper, which is applied before all other overrides.
+    pub reading: Option<&'static Reading>,
 }
 
-/// Applies all overrides to a file: first the scale, then the flags.
+/// Applies all overrides to a file: first the reading, then the scale, then the flags.
 pub(super) fn apply(tree: &mut Node, overrides: &Overrides) -> Result<(), ExperimentError> {
+    if let Some(reading) = overrides.reading {
+        apply_reading(tree, reading)?;
+    }
     apply_scale(tree, overrides.scale)?;
     apply_flags(tree, overrides)
+}
+
+/// Applies the keys of a reading to the file.
+fn apply_reading(tree: &mut Node, reading: &Reading) -> Result<(), ExperimentError> {
+    for (key, value) in reading.set()? {
+        set_axis(tree, &key, value)?;
+    }
+    Ok(())
 }
 
 /// Short names of axes and flags, and the keys that they set.

@@ -9,7 +9,7 @@ use super::Context;
 use crate::document::{ExperimentError, Node, Section, Share, Size, Value};
 use crate::loss_models;
 use crate::network::switches_among;
-use crate::scenario::{Buffer, HostSettings, Hotspots, Scenario, Window};
+use crate::scenario::{Buffer, HostSettings, HostVariants, Hotspots, Scenario, Window};
 use crate::topologies::{self, Dumbbell, LinkSettings, NamedTopology};
 use crate::traffic::{self, TrafficPlace};
 
@@ -135,6 +135,16 @@ fn congestion(
     s.choice("congestion", &choices)
 }
 
+/// The variants that the scenario applies to every transport.
+fn variants(s: &Section<'_>, context: &Context<'_>) -> Result<HostVariants> {
+    let known = context.registry.variants();
+    let found = names(s, "variants")?.into_iter().map(|(name, node)| {
+        let variant = known.iter().find(|v| v.name() == name).cloned();
+        variant.ok_or_else(|| s.unknown("variants", &node, known.iter().map(|v| v.name())))
+    });
+    Ok(HostVariants(found.collect::<Result<_>>()?))
+}
+
 fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)> {
     let d = HostSettings::default();
     let mss: u32 = s.or("mss", d.mss)?;
@@ -183,6 +193,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         user_timeout: s.or("user_timeout", d.user_timeout)?,
         msl: s.or("msl", d.msl)?,
         congestion: congestion(&s, context)?,
+        variants: variants(&s, context)?,
         short_below: s.get::<Size>("short_below")?.map(|b| b.0),
     };
     s.finish()?;

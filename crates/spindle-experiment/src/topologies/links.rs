@@ -22,6 +22,8 @@ pub struct LinkSettings {
     pub ecn_threshold: Option<u64>,
     /// Like [`Self::ecn_threshold`], but for the hosts' own ports.
     pub host_ecn_threshold: Option<u64>,
+    /// Whether packets that cannot be marked are dropped where others are marked (Linux's RED).
+    pub drop_unmarkable: bool,
     /// Queue size of a host's own port. If `None`, the queue is long enough never to drop what the host sends
     /// itself.
     pub host_buffer: Option<Buffer>,
@@ -58,6 +60,7 @@ impl Default for LinkSettings {
             buffer: Buffer::Bytes(128_000),
             ecn_threshold: Some(32_000),
             host_ecn_threshold: None,
+            drop_unmarkable: false,
             host_buffer: None,
             priorities: false,
         }
@@ -98,6 +101,7 @@ impl LinkSettings {
             buffer,
             ecn_threshold,
             host_ecn_threshold,
+            drop_unmarkable: s.or("drop_unmarkable", defaults.drop_unmarkable)?,
             priorities,
         })
     }

@@ -70,7 +70,11 @@ impl NamedTopology {
     /// # Errors
     /// An impossible dimension.
     pub fn build(&self) -> Result<Network, NetworkError> {
-        self.topology.build(&self.links)
+        let network = self.topology.build(&self.links)?;
+        Ok(match self.links.drop_unmarkable {
+            true => network.dropping_unmarkable(),
+            false => network,
+        })
     }
 
     /// The leaf that a host is in, or the pod in a fat tree. `None` if the topology has neither.

@@ -151,6 +151,15 @@ impl Network {
         &self.links
     }
 
+    /// The same network with ports that drop packets that they cannot mark ([`LinkSpec::drop_unmarkable`]).
+    #[must_use]
+    pub fn dropping_unmarkable(mut self) -> Self {
+        for link in &mut self.links {
+            link.spec.drop_unmarkable = true;
+        }
+        self
+    }
+
     /// The number of hosts.
     pub fn hosts(&self) -> u32 {
         self.hosts.len() as u32

@@ -30,6 +30,8 @@ pub(crate) const PRIORITIES: u32 = 4;
 pub(crate) const STALE: u32 = 8;
 /// Packets are being watched.
 pub(crate) const WATCHED: u32 = 16;
+/// Packets that cannot be marked are dropped where others are marked.
+pub(crate) const DROPS_UNMARKABLE: u32 = 32;
 
 /// The data of a link that every hop needs, in two adjacent cache lines. A packet that leaves the link needs
 /// the first line, a packet that enters it needs both.
@@ -103,6 +105,7 @@ impl Port {
             Buffer::Bytes(Bytes(bytes)) => (u32::MAX, bytes),
             Buffer::Unlimited => (u32::MAX, u64::MAX),
         };
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         Self {
             ring: Ring::default(),
             unsent: 0,
@@ -114,7 +117,7 @@ impl Port {
             mark_above: spec.mark_above.map_or(u64::MAX, |b| b.0),
             limit_packets,
             rate,
-            flags: if spec.priorities { PRIORITIES } else { 0 },
+            flags: flag(spec.priorities, PRIORITIES) | flag(spec.drop_unmarkable, DROPS_UNMARKABLE),
             end,
             offered: 0,
             bytes: 0,
@@ -147,6 +150,12 @@ impl Port {
         self.ring
             .prefetch(self.ring.len().wrapping_sub(self.unsent));
         self.ring.prefetch(self.ring.len());
+    }
+
+    /// Whether a packet that cannot be marked is dropped at a port whose queue is above the marking threshold.
+    #[inline]
+    pub(crate) fn drops(&self, meta: &Meta) -> bool {
+        self.flags & DROPS_UNMARKABLE != 0 && !meta.is_exempt()
     }
 
     /// Counts one packet as sent.

@@ -57,8 +57,12 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if !port.has_room(len) && !meta.is_exempt() {
             return self.discard(link, &meta, DropCause::Queue);
         }
-        if port.unsent_bytes > port.mark_above && meta.mark() {
-            self.sides[link as usize].marked += 1;
+        if port.unsent_bytes > port.mark_above {
+            match meta.mark() {
+                true => self.sides[link as usize].marked += 1,
+                false if port.drops(&meta) => return self.discard(link, &meta, DropCause::Queue),
+                false => {}
+            }
         }
         port.admit(len);
         let time = self.times.time(port.rate, len);
@@ -249,8 +253,12 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
         let port = &mut self.ports[link as usize];
         let side = &mut self.sides[link as usize];
-        if port.unsent_bytes > port.mark_above && meta.mark() {
-            side.marked += 1;
+        if port.unsent_bytes > port.mark_above {
+            match meta.mark() {
+                true => side.marked += 1,
+                false if port.drops(&meta) => return self.discard(link, &meta, DropCause::Queue),
+                false => {}
+            }
         }
         port.admit(meta.len);
         let Some(queues) = side.priorities.as_mut() else {

@@ -299,6 +299,9 @@ const OTHERS: &[Other] = others! {
         |c| { c.loss.flight = ReductionBase::CongestionWindow; true };
     "no-er", "each subflow: no Early Retransmit (RFC 5827)",
         |c| std::mem::take(&mut c.loss.early_retransmit);
+    "er-delay", "each subflow: Early Retransmit waits for a quarter of an RTT, at least 2 ms, as in the testbed's kernel (Linux 3.18)",
+        |c| c.loss.early_retransmit
+            && c.loss.early_retransmit_delay.replace(Duration::from_millis(2)).is_none();
     "no-opportunistic", "no opportunistic retransmission and penalisation (mechanisms A5.6a)",
         |c| multipath(c, |m| m.opportunistic_retransmission = false);
     "dead-1", "a subflow is dead after 1 timeout, its data reinjected (mechanisms A5.6b's sensitivity)",
@@ -533,6 +536,7 @@ mod tests {
             ("proactive", "authors"),
             ("tcp", "tlp-floor"),
             ("rack", "no-er"),
+            ("rack", "er-delay"),
             ("fuso", "fixed-4"),
             ("fuso", "block-4"),
             ("cofuso", "elsewhere"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use spindle_experiment::library::{self, BuiltIn};
+use spindle_experiment::readings::{self, Reading};
 use spindle_experiment::registry::Registry;
 use spindle_experiment::{Experiment, Overrides, Scale, TransportName, results};
 use spindle_lab::story;
@@ -23,9 +24,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = chosen(args)?;
-    if let Some(dir) = &args.out {
-        std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, "create", &e))?;
-    }
+    make_directory(args.out.as_deref())?;
     let quiet = json_on_stdout(args.json.as_deref());
     let mut experiments = Vec::new();
     let mut pages: Vec<(&str, Vec<Figure>)> = Vec::new();
@@ -35,7 +34,15 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         .collect::<BTreeSet<_>>();
     let mut overview = Overview::default();
     let mut code = ExitCode::SUCCESS;
-    let read = |b: &&'static BuiltIn| Ok::<_, Failure>((*b, read(registry, b, args)?));
+    let reading = reading(args, &papers)?;
+    if let Some(reading) = reading.filter(|_| !quiet) {
+        print(&format!(
+            "reading {}: {}\n\n",
+            reading.name,
+            reading.title()?
+        ));
+    }
+    let read = |b: &&'static BuiltIn| Ok::<_, Failure>((*b, read(registry, b, args, reading)?));
     let chosen: Vec<_> = chosen.iter().map(read).collect::<Result<_, _>>()?;
     let shared = Shared::of(chosen.iter().map(|(_, e)| e), registry, &Options::default())?;
     for (built_in, experiment) in chosen {
@@ -76,10 +83,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         print(&present::overview_table(overview));
     }
     if let Some(dir) = &args.out {
-        let apart = papers.len() > 1;
-        for (paper, figures) in pages {
-            let dir = if apart { dir.join(paper) } else { dir.clone() };
-            let index = write_page(paper, figures, overview.as_ref(), &dir)?;
+        for index in write_pages(pages, overview.as_ref(), dir)? {
             if !quiet {
                 print(&format!("report: {}\n", index.display()));
             }
@@ -93,6 +97,20 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         write_json(path, &reproduction)?;
     }
     Ok(code)
+}
+
+/// Writes the pages of all papers, each in its own directory if there are several.
+fn write_pages(
+    pages: Vec<(&str, Vec<Figure>)>,
+    overview: Option<&Overview>,
+    dir: &Path,
+) -> Result<Vec<PathBuf>, Failure> {
+    let apart = pages.len() > 1;
+    let each = pages.into_iter().map(|(paper, figures)| {
+        let own = dir.join(paper);
+        write_page(paper, figures, overview, if apart { &own } else { dir })
+    });
+    each.collect()
 }
 
 /// Writes the page of a paper. If the paper stands for scenarios, the page has the table over its experiments.
@@ -158,8 +176,35 @@ fn scale(args: &Reproduce) -> Scale {
     }
 }
 
-fn read(registry: &Registry, built_in: &BuiltIn, args: &Reproduce) -> Result<Experiment, Failure> {
+fn make_directory(dir: Option<&Path>) -> Result<(), Failure> {
+    match dir {
+        None => Ok(()),
+        Some(dir) => std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, "create", &e)),
+    }
+}
+
+/// The reading that is asked for, if any, which is also printed. It must be one of all papers whose experiments are
+/// chosen.
+fn reading(args: &Reproduce, papers: &BTreeSet<&str>) -> Result<Option<&'static Reading>, Failure> {
+    let Some(name) = &args.reading else {
+        return Ok(None);
+    };
+    let papers: Vec<&str> = papers.iter().copied().collect();
+    let reading = readings::find(name, &papers)?;
+    if !json_on_stdout(args.json.as_deref()) {
+        print(&format!("reading {name}: {}\n\n", reading.title()?));
+    }
+    Ok(Some(reading))
+}
+
+fn read(
+    registry: &Registry,
+    built_in: &BuiltIn,
+    args: &Reproduce,
+    reading: Option<&'static Reading>,
+) -> Result<Experiment, Failure> {
     let overrides = Overrides {
+        reading,
         scale: Some(scale(args)),
         seed: args.seed.clone(),
         ..Overrides::default()
@@ -201,7 +246,7 @@ fn list(registry: &Registry, args: &Reproduce) -> Result<(), Failure> {
         false => library::reproductions().collect(),
     };
     for built_in in listed {
-        let e = read(registry, built_in, args)?;
+        let e = read(registry, built_in, args, None)?;
         print(&format!(
             "{:14} {} ({} points, {} transports, {} claims)\n",
             e.id,

@@ -289,9 +289,15 @@ impl Sender {
             return false;
         }
         let threshold = self.threshold(a.new_data);
+        let early = threshold < self.config.loss.dupack_threshold;
+        if self.delays_early_retransmit() {
+            self.reorder_at = None;
+            if early {
+                return self.detect_with_delay(now, threshold, flight, coupling);
+            }
+        }
         if self.config.loss.rack && self.sack {
             self.detect_by_time(now, flight, coupling);
-            let early = threshold < self.config.loss.dupack_threshold;
             if self.in_recovery() || !early {
                 return self.in_recovery();
             }
@@ -308,6 +314,52 @@ impl Sender {
         false
     }
 
+    /// Whether Early Retransmit waits. With RACK, the timer that it waits for is RACK's.
+    fn delays_early_retransmit(&self) -> bool {
+        self.config.loss.early_retransmit_delay.is_some() && !self.config.loss.rack && self.sack
+    }
+
+    /// Looks for loss if only Early Retransmit's threshold may be reached: it waits for a quarter of the smoothed
+    /// RTT first, unless the retransmission timer expires before. Each acknowledgement starts the wait again
+    /// (Linux `tcp_pause_early_retransmit`).
+    #[cold] // only with the delay, at the end of data
+    fn detect_with_delay(
+        &mut self,
+        now: Instant,
+        threshold: u32,
+        flight: u64,
+        coupling: &mut Coupling,
+    ) -> bool {
+        if self.lost_by_sack(threshold).is_none() {
+            return false;
+        }
+        let least = self.config.loss.early_retransmit_delay.unwrap_or_default();
+        let due = self.rtt.smoothed().map(|rtt| now + (rtt / 4).max(least));
+        match due.filter(|due| self.rto_at.is_none_or(|rto| rto > *due)) {
+            Some(due) => self.reorder_at = Some(due),
+            None => return self.detect_by_sack(now, threshold, flight, coupling),
+        }
+        false
+    }
+
+    /// Retransmits early, after the wait.
+    pub(super) fn retransmit_early(&mut self, now: Instant, coupling: &mut Coupling) {
+        let threshold = self.threshold(false);
+        if matches!(self.phase, Phase::Open) && !self.board.is_empty() {
+            self.detect_by_sack(now, threshold, self.flight_size(), coupling);
+        }
+    }
+
+    /// The end of what SACK shows to be lost. `None` if nothing is.
+    fn lost_by_sack(&self, threshold: u32) -> Option<SubflowPosition> {
+        let frontier = self
+            .board
+            .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
+        let lost = frontier > self.board.start_of_first()
+            || (self.duplicates.count >= threshold && self.board.sacked_bytes() > 0);
+        lost.then_some(frontier)
+    }
+
     #[inline(never)] // only with SACK blocks
     fn detect_by_sack(
         &mut self,
@@ -316,15 +368,10 @@ impl Sender {
         flight: u64,
         coupling: &mut Coupling,
     ) -> bool {
-        let frontier = self
-            .board
-            .loss_frontier(u64::from(threshold.max(1) - 1) * self.mss);
-        let front = self.board.start_of_first();
-        let lost = frontier > front
-            || (self.duplicates.count >= threshold && self.board.sacked_bytes() > 0);
-        if !lost {
+        let Some(frontier) = self.lost_by_sack(threshold) else {
             return false;
-        }
+        };
+        let front = self.board.start_of_first();
         self.enter_recovery(now, flight, coupling);
         self.board.mark_lost_below(frontier);
         self.board.mark_lost(front);

@@ -1,4 +1,5 @@
-//! The sender's timers: retransmission timeout, tail loss probe, RACK's reordering timer.
+//! The sender's timers: retransmission timeout, tail loss probe, RACK's reordering timer, which also serves the wait
+//! before Early Retransmit.
 
 use spindle_units::Instant;
 
@@ -57,7 +58,10 @@ impl Sender {
         if self.reorder_at.is_some_and(|t| t <= now) {
             self.reorder_at = None;
             let before = self.in_recovery();
-            self.detect_by_time(now, self.flight_size(), coupling);
+            match self.config.loss.rack {
+                true => self.detect_by_time(now, self.flight_size(), coupling),
+                false => self.retransmit_early(now, coupling),
+            }
             if !before && self.in_recovery() {
                 // No acknowledgement has arrived that would determine how much may be sent (RFC 6937,
                 // section 3).
@@ -186,6 +190,9 @@ impl Sender {
             uncongested: false,
         };
         self.tlp.cancel();
+        if !self.config.loss.rack {
+            self.reorder_at = None;
+        }
         self.force_repeat = true;
     }
 

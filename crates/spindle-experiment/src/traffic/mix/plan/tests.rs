@@ -36,6 +36,7 @@ fn topology() -> NamedTopology {
             buffer: Buffer::Packets(256),
             ecn_threshold: None,
             host_ecn_threshold: None,
+            drop_unmarkable: false,
             host_buffer: None,
             priorities: false,
         },

@@ -1,0 +1,147 @@
+//! Readings: named sets of choices for what a paper leaves open. A reading is applied to all of a paper's
+//! experiments at once, never to one.
+//!
+//! A reading is a file of `experiments/readings/` with a `title`, the `papers` that it is a reading of, and a table
+//! `[set]` of keys as `--set` takes them. Its comments give the reason for each choice.
+
+use crate::document::{ExperimentError, Node, Section, Value, suggestion};
+use crate::library::UnknownName;
+
+/// A reading that comes with Spindle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Its name.
+    pub name: &'static str,
+    /// The file's path in the source tree.
+    path: &'static str,
+    /// The file's text.
+    text: &'static str,
+}
+
+macro_rules! reading {
+    ($name:literal) => {
+        Reading {
+            name: $name,
+            path: concat!("experiments/readings/", $name, ".toml"),
+            text: include_str!(concat!("../../../experiments/readings/", $name, ".toml")),
+        }
+    };
+}
+
+/// All readings.
+pub const READINGS: &[Reading] = &[reading!("linux-3.18")];
+
+/// The reading with that name, if it is one of each of these papers.
+///
+/// # Errors
+/// No reading has that name, or it is not one of a paper.
+pub fn find(name: &str, papers: &[&str]) -> Result<&'static Reading, UnknownName> {
+    let Some(reading) = READINGS.iter().find(|r| r.name == name) else {
+        let names: Vec<&str> = READINGS.iter().map(|r| r.name).collect();
+        let near = suggestion(name, names.iter().copied());
+        return Err(UnknownName(format!(
+            "--reading: found \"{name}\", want one of {}{near}",
+            names.join(", ")
+        )));
+    };
+    let of = reading.papers().unwrap_or_default();
+    match papers.iter().find(|p| !of.iter().any(|o| o == *p)) {
+        None => Ok(reading),
+        Some(other) => Err(UnknownName(format!(
+            "--reading: {name} is a reading of {}, not of {other}",
+            of.join(", ")
+        ))),
+    }
+}
+
+impl Reading {
+    fn read(&self) -> Result<Node, ExperimentError> {
+        Node::parse(self.path, self.text)
+    }
+
+    /// Its title.
+    ///
+    /// # Errors
+    /// A mistake in the file.
+    pub fn title(&self) -> Result<String, ExperimentError> {
+        Section::new("", &self.read()?)?.need("title")
+    }
+
+    /// The short names of the papers that it is a reading of.
+    ///
+    /// # Errors
+    /// A mistake in the file.
+    pub fn papers(&self) -> Result<Vec<String>, ExperimentError> {
+        let file = self.read()?;
+        let papers = Section::new("", &file)?.list("papers")?;
+        Ok(papers.unwrap_or_default())
+    }
+
+    /// The keys that it sets, and their values.
+    ///
+    /// # Errors
+    /// A mistake in the file.
+    pub(crate) fn set(&self) -> Result<Vec<(String, Node)>, ExperimentError> {
+        let mut file = self.read()?;
+        Ok(match file.remove("set").map(|set| set.value) {
+            Some(Value::Table(entries)) => entries,
+            _ => Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::Overrides;
+    use crate::library;
+    use crate::registry::Registry;
+
+    #[test]
+    fn every_reading_can_be_applied_to_every_experiment_of_its_papers() {
+        let registry = Registry::standard();
+        for reading in READINGS {
+            assert!(!reading.title().unwrap().is_empty() && !reading.set().unwrap().is_empty());
+            for paper in reading.papers().unwrap() {
+                for experiment in library::of_paper(&paper).unwrap() {
+                    let overrides = Overrides {
+                        reading: Some(reading),
+                        ..Overrides::default()
+                    };
+                    experiment.read(&registry, &overrides).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reading_reaches_the_configuration_of_every_transport() {
+        let registry = Registry::standard();
+        let overrides = Overrides {
+            reading: Some(find("linux-3.18", &["fuso"]).unwrap()),
+            ..Overrides::default()
+        };
+        let figure = library::find("fuso-fig4ab").unwrap();
+        let experiment = figure.read(&registry, &overrides).unwrap();
+        let scenario = &experiment.points[0].scenario;
+        assert!(scenario.topology.links.drop_unmarkable);
+        for name in ["tcp", "tlp", "fuso"] {
+            let config = crate::hosts::configure(registry.find(name).unwrap(), &scenario.host);
+            assert_eq!(config.congestion.name(), "cubic", "{name}");
+            assert!(config.loss.early_retransmit_delay.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn reading_of_another_paper_is_refused() {
+        let wrong = find("linux-3.18", &["fuso", "caps"])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            wrong.contains("is a reading of fuso, cofuso, not of caps"),
+            "{wrong}"
+        );
+        let wrong = find("linux", &[]).unwrap_err().to_string();
+        assert!(wrong.contains("did you mean \"linux-3.18\"?"), "{wrong}");
+    }
+}
