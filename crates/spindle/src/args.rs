@@ -215,6 +215,9 @@ pub(crate) struct Trace {
     /// without
     #[arg(long, value_name = "K/N")]
     pub(crate) part: Option<String>,
+    /// With the reading of reproduce --reading
+    #[arg(long, value_name = "NAME")]
+    pub(crate) reading: Option<String>,
     /// At the scale of reproduce --quick
     #[arg(long)]
     pub(crate) quick: bool,

@@ -144,13 +144,15 @@ fn figure(
         Scale::Paper => "paper-scale",
     };
     let program = program();
+    let reading = args.reading.as_ref();
+    let reading = reading.map_or_else(String::new, |name| format!(" --reading {name}"));
     let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
         let point = match points {
             1 => String::new(),
             _ => format!(" --point {point}"),
         };
         format!(
-            "{program} trace {id} --transport {transport} --{scale}{point} --seed {seed} --part {part}/{parts}"
+            "{program} trace {id} --transport {transport} --{scale}{reading}{point} --seed {seed} --part {part}/{parts}"
         )
     };
     let store = format!("{}{id}.jsonl", if apart { "../" } else { "" });

@@ -3,13 +3,23 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use spindle_experiment::readings::{self, Reading};
 use spindle_experiment::registry::Registry;
-use spindle_experiment::{Experiment, Overrides, Point, Scale};
+use spindle_experiment::{Experiment, Overrides, Point, Scale, library};
 use spindle_lab::driver::{self, FlowOutcome, RunOutput, RunRequest};
 
 use super::{command, compare, print};
 use crate::args::Trace;
 use crate::failure::Failure;
+
+/// The reading that is asked for, if any. It must be one of the paper that the experiment belongs to.
+fn reading(args: &Trace) -> Result<Option<&'static Reading>, Failure> {
+    let Some(name) = &args.reading else {
+        return Ok(None);
+    };
+    let paper = library::find(&args.scenario).and_then(|b| b.paper);
+    Ok(Some(readings::find(name, paper.as_slice())?))
+}
 
 pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failure> {
     let names = std::iter::once(args.transport.as_str()).chain(args.against.as_deref());
@@ -20,6 +30,7 @@ pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failu
         seed: args.seed.clone(),
         transports: Some(names.collect::<Vec<_>>().join(",")),
         scale: scale(args),
+        reading: reading(args)?,
         ..Overrides::default()
     };
     let experiment = compare::find(registry, &args.scenario, &overrides)?;
