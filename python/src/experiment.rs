@@ -73,6 +73,7 @@ impl Experiment {
             seed,
             transports,
             scale: scale.map(self::scale).transpose()?,
+            ..Overrides::default()
         };
         let read = library::parse(&REGISTRY, (&name, &text), &directory, &overrides)
             .map_err(errors::experiment)?;

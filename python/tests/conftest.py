@@ -59,7 +59,7 @@ def command(binary: Path) -> Any:
 def small() -> spindle.Experiment:
     """48 runs that take milliseconds each: two points, two transports, three seeds in four parts."""
     e = spindle.Experiment.builtin("fuso-fig4ab").with_transports("tcp", "fuso")
-    return e.with_loss("1%", "4%").with_flows(60).with_seeds(3)
+    return e.with_loss("1%", "4%").with_flows(60).with_seeds(3).set("parts", 4)
 
 
 @pytest.fixture
