@@ -68,7 +68,6 @@ mod observers;
 pub mod proxy_protocol;
 mod randomness;
 pub mod relay;
-pub mod scheduling;
 pub mod service;
 pub mod setup;
 mod socket;

@@ -26,7 +26,6 @@ pub use crate::datapath::turns::TurnTimes;
 use crate::error::NetError;
 use crate::link::Link;
 use crate::randomness::from_system;
-use crate::scheduling;
 
 /// Configuration of a network.
 #[derive(Clone, Debug, Default)]
@@ -97,11 +96,7 @@ impl Network {
         };
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || {
-                // The request only shortens waits, so its failure does not matter.
-                let _ = scheduling::wake_soon();
-                driver.run()
-            })
+            .spawn(move || driver.run())
             .map_err(NetError::system("cannot start the data path's thread"))?;
         let inner = Inner {
             queue,

@@ -360,10 +360,6 @@ where
     allocator::give_back_soon();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .on_thread_start(|| {
-            // The request only shortens waits, so its failure does not matter.
-            let _ = spindle_net::scheduling::wake_soon();
-        })
         .build()
         .map_err(|e| Failure::Other(format!("cannot start the runtime: {e}")))?;
     runtime.block_on(async {
