@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Claimed, Finding, Findings, Judge, Keys, Measured, PointView, ReadTest, Test};
+use super::{
+    Claimed, Finding, Findings, Judge, Keys, Measured, PointView, ReadTest, Test, Verdict,
+};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 use crate::metrics::Metric;
@@ -91,7 +93,7 @@ impl Judge<'_> {
     }
 
     /// Checks that each of `of` is not near the best at some point in some metric. The comparison that holds
-    /// most clearly decides, and it fails only if all of them fail.
+    /// most clearly decides. Without one it is tied if any is, and it fails only if all of them fail.
     fn not_near_best(&self, test: &Best) -> Findings {
         let each = test.of.iter().map(|name| {
             let mut places = Vec::new();
@@ -101,8 +103,7 @@ impl Judge<'_> {
                 let finding = Finding::new(Claimed::Above(test.within), &d, text);
                 places.push((d.interval().low, finding));
             }
-            let farthest = places.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-            let farthest = farthest.map(|(_, finding)| finding);
+            let farthest = most_clearly(places);
             farthest.ok_or_else(|| "there is no point".to_owned())
         });
         each.collect()
@@ -145,6 +146,21 @@ impl Judge<'_> {
     }
 }
 
+/// The finding that holds with the largest lower end of its interval. Without one that holds it is a tied one, and
+/// without a tied one a failed one.
+fn most_clearly(places: Vec<(f64, Finding)>) -> Option<Finding> {
+    let rank = |finding: &Finding| match finding.verdict {
+        Verdict::Holds => 2,
+        Verdict::Tied | Verdict::NotCheckable => 1,
+        Verdict::Fails => 0,
+    };
+    let order = |a: &(f64, Finding), b: &(f64, Finding)| {
+        rank(&a.1).cmp(&rank(&b.1)).then(a.0.total_cmp(&b.0))
+    };
+    let found = places.into_iter().max_by(order);
+    found.map(|(_, finding)| finding)
+}
+
 /// A transport's distance from the best as text, as a share of the best's value. No transport is below the best.
 fn describe(point: &PointView<'_>, name: &str, metric: Metric, d: &Measured) -> String {
     let i = d.interval().within(0.0, f64::INFINITY);
@@ -170,4 +186,31 @@ pub(super) fn register(catalog: &mut Catalog<ReadTest>) {
     catalog.add("near-best", summary, Arc::new(near));
     let summary = "each transport is not near the best at some point";
     catalog.add("not-near-best", summary, Arc::new(not_near));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tied_place_decides_over_a_failed_one_with_a_larger_lower_end() {
+        let place = |low, verdict, text: &str| {
+            let text = text.to_owned();
+            let chance = 1.0;
+            let finding = Finding {
+                verdict,
+                chance,
+                text,
+            };
+            (low, finding)
+        };
+        let failed = place(0.04, Verdict::Fails, "failed");
+        let tied = place(0.01, Verdict::Tied, "tied");
+        let holds = place(0.06, Verdict::Holds, "holds");
+        let of = |places: &[(f64, Finding)]| most_clearly(places.to_vec()).map(|f| f.text);
+        assert_eq!(of(&[failed.clone(), tied.clone()]).as_deref(), Some("tied"));
+        assert_eq!(of(&[failed.clone(), holds, tied]).as_deref(), Some("holds"));
+        assert_eq!(of(&[failed]).as_deref(), Some("failed"));
+        assert_eq!(of(&[]), None);
+    }
 }
