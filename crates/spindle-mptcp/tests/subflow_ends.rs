@@ -54,6 +54,7 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
         established: true,
         at: b.now,
         end: SubflowEnd::PeerReset(Some(why)),
+        window: ended(&b)[0].window,
     };
     assert_eq!(ended(&b), [expected]);
     assert_eq!(counted(&b).of(SubflowEnd::PeerReset(None)), 1);

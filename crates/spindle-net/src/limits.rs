@@ -26,6 +26,10 @@ pub const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(300);
 /// `send_timeout`, and as long as data may stay unacknowledged (RFC 9293, section 3.8.3).
 pub const PERSIST_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Paths to clients whose congestion windows are remembered: some 400 KB at most. It is the number of half-open
+/// connections by default.
+const REMEMBERED_PATHS: usize = 4096;
+
 /// Upper limits of a gateway or connect service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -86,6 +90,7 @@ impl Limits {
             max_memory: self.max_memory,
             source_share: self.source_share,
             addresses,
+            remembered_paths: REMEMBERED_PATHS,
             ..StackConfig::default()
         }
     }

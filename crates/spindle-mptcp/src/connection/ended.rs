@@ -198,6 +198,8 @@ pub struct EndedSubflow {
     pub at: Instant,
     /// Why it ended.
     pub end: SubflowEnd,
+    /// Its congestion window at that time, in bytes.
+    pub window: u64,
 }
 
 /// Number of ended subflows by reason.
@@ -287,6 +289,7 @@ impl Connection {
             established,
             at: now,
             end,
+            window: s.tx.cc.cwnd(),
         });
     }
 }

@@ -18,6 +18,7 @@ mod options;
 mod outbox;
 mod path_manager;
 mod path_probe;
+mod path_window;
 mod policy_driver;
 mod prefetch;
 mod reach;
@@ -45,6 +46,7 @@ use extensions::Extensions;
 use outbox::Outbox;
 use path_manager::Paths;
 pub(crate) use path_manager::Wanted;
+pub(crate) use path_window::Path;
 use policy_driver::PolicyDriver;
 pub use reach::PathError;
 use reassembly::Reassembly;
@@ -84,6 +86,14 @@ pub(crate) enum ConnectionEvent {
     Acknowledged(DataOffset),
     PeerClosed,
     Closed(CloseReason),
+}
+
+impl ConnectionEvent {
+    /// Whether a subflow was established, or the connection has ended.
+    #[inline]
+    pub(crate) fn is_about_subflows(self) -> bool {
+        matches!(self, Self::Connected | Self::SubflowUp(_) | Self::Closed(_))
+    }
 }
 
 /// MPTCP state of a connection.

@@ -8,6 +8,7 @@ mod cookie;
 mod counters;
 mod event;
 mod hashes;
+mod path_memory;
 mod path_mtu;
 mod ports;
 mod prefetch;
@@ -45,6 +46,7 @@ use crate::stage::coding::PathEstimates;
 use crate::stage::coding::estimator::Periods;
 use crate::types::{DataOffset, SubflowId};
 use hashes::KeyedHashes;
+use path_memory::PathMemory;
 use ports::Ports;
 use ready::Ready;
 use resets::ResetLimit;
@@ -98,6 +100,10 @@ pub struct StackConfig {
     /// Local addresses that a NAT in front of this host translates: pairs of inside and outside address, with
     /// each inside address once. The outside address is announced to peers.
     pub outside: Vec<(IpAddr, IpAddr)>,
+    /// The number of paths, as pairs of a local and a peer's address, for which the stack remembers the congestion
+    /// window of the last subflow (RFC 9040, section 6). The next subflow on such a path starts with half of that
+    /// window, at most 40 segments, within ten minutes. 0, the default, remembers none.
+    pub remembered_paths: usize,
 }
 
 /// Each takes a few kilobytes: 100 MB at worst.
@@ -115,6 +121,7 @@ impl Default for StackConfig {
             source_prefix: 64,
             addresses: Vec::new(),
             outside: Vec::new(),
+            remembered_paths: 0,
         }
     }
 }
@@ -157,6 +164,8 @@ pub struct Stack {
     opened: u64,
     /// What is known about the paths to peers (CAPS).
     path_estimates: PathEstimates,
+    /// The congestion windows of former subflows.
+    path_memory: Box<PathMemory>,
     half_open: usize,
     half_open_joins: usize,
     account: Account,
@@ -199,6 +208,7 @@ impl Stack {
             generators: secrets.generators(Label::Connections),
             ports: Box::new(Ports::new(secrets)),
             outside: config.outside.clone().into(),
+            path_memory: Box::new(PathMemory::new(keyed, config.remembered_paths)),
             config,
             listeners: Vec::new(),
             events: VecDeque::new(),
@@ -479,7 +489,7 @@ impl Stack {
             c.stack.queued = false;
             self.ready.remove_first();
             self.rearm(slot);
-            self.collect(slot);
+            self.collect(now, slot);
         }
         false
     }
@@ -563,7 +573,7 @@ impl Stack {
         match (&piece, c.has_window_update()) {
             (None, _) => {}
             (Some(_), true) => self.touch(now, h.slot),
-            (Some(_), false) => self.collect(h.slot),
+            (Some(_), false) => self.collect(now, h.slot),
         }
         Ok(piece)
     }
@@ -736,7 +746,7 @@ impl Stack {
         {
             self.ready.push(slot);
         }
-        self.collect(slot);
+        self.collect(now, slot);
     }
 
     #[inline(never)] // only under MPTCP
@@ -778,7 +788,7 @@ impl Stack {
     }
 
     /// Collects a connection's events for the application, and updates the stack's totals.
-    fn collect(&mut self, slot: u32) {
+    fn collect(&mut self, now: Instant, slot: u32) {
         let Some(entry) = self.table.slot_mut(slot) else {
             return;
         };
@@ -794,6 +804,9 @@ impl Stack {
             ) {
                 settled = true;
                 self.counters.settled(happened, c.role);
+            }
+            if happened.is_about_subflows() {
+                self.path_memory.on_event(now, c, happened);
             }
             self.events
                 .push_back(event::from_connection_event(handle, listener, happened));

@@ -1,0 +1,206 @@
+//! The memory of paths (RFC 9040, section 6): a connection starts with half of the window of an earlier one.
+
+use std::sync::Arc;
+
+use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, preset};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Endpoint, Packet, Payload};
+
+/// The initial window in segments.
+const INITIAL: usize = 10;
+/// The most segments with which a subflow starts.
+const MOST: usize = 40;
+const RESPONSE: usize = 200_000;
+
+fn end(text: &str) -> Endpoint {
+    let addr: std::net::SocketAddr = text.parse().unwrap();
+    addr.into()
+}
+
+/// A client and a server, 10 ms apart.
+struct Pair {
+    now: Instant,
+    client: Stack,
+    server: Stack,
+    config: Arc<Config>,
+}
+
+impl Pair {
+    fn new(remembered_paths: usize) -> Self {
+        let mut config = preset("tcp").unwrap().config;
+        (config.tcp.send_buffer, config.tcp.receive_buffer) = (1 << 20, 1 << 20);
+        let config = Arc::new(config);
+        let limits = StackConfig {
+            remembered_paths,
+            ..StackConfig::default()
+        };
+        let mut server = Stack::deterministic(limits, 1);
+        server.listen(end("10.0.0.2:80"), config.clone()).unwrap();
+        Self {
+            now: Instant::from_nanos(1_000_000_000),
+            client: Stack::deterministic(StackConfig::default(), 2),
+            server,
+            config,
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.client.timeout(self.now);
+        self.server.timeout(self.now);
+    }
+
+    /// What one stack sends now.
+    fn sent(stack: &mut Stack, now: Instant) -> Vec<Packet> {
+        std::iter::from_fn(|| stack.transmit(now)).collect()
+    }
+
+    /// Delivers packets one by one. Returns the answers.
+    fn deliver(to: &mut Stack, now: Instant, packets: Vec<Packet>) -> Vec<Packet> {
+        let answers = packets.into_iter().flat_map(|p| {
+            to.receive(now, p);
+            Self::sent(to, now)
+        });
+        answers.collect()
+    }
+
+    /// Exchanges packets until none is sent for 50 ms, which is less than a retransmission timeout. `flight` is on its
+    /// way to the client.
+    fn exchange_after(&mut self, mut flight: Vec<Packet>) {
+        let mut quiet = 0;
+        while quiet < 5 {
+            self.pass(Duration::from_millis(10));
+            let mut answers = Self::deliver(&mut self.client, self.now, flight);
+            answers.extend(Self::sent(&mut self.client, self.now));
+            quiet = if answers.is_empty() { quiet + 1 } else { 0 };
+            self.pass(Duration::from_millis(10));
+            flight = Self::deliver(&mut self.server, self.now, answers);
+            flight.extend(Self::sent(&mut self.server, self.now));
+        }
+    }
+
+    fn exchange(&mut self) {
+        self.exchange_after(Vec::new());
+    }
+
+    fn accepted(&mut self) -> Handle {
+        let mut events = std::iter::from_fn(|| self.server.poll_event());
+        let accepted = events.find_map(|e| match e {
+            Event::Accepted { handle, .. } => Some(handle),
+            _ => None,
+        });
+        accepted.expect("a connection")
+    }
+
+    /// Opens a connection from this address.
+    fn open(&mut self, from: &str) -> (Handle, Handle) {
+        let config = self.config.clone();
+        let client = self
+            .client
+            .connect(self.now, end(from), end("10.0.0.2:80"), config);
+        self.exchange();
+        (client.unwrap(), self.accepted())
+    }
+
+    /// The server sends a response. Returns the number of segments of its first flight.
+    fn first_flight(&mut self, server: Handle) -> usize {
+        let data = Payload::from(vec![7; RESPONSE]);
+        self.server.send(self.now, server, data).unwrap();
+        let flight = Self::sent(&mut self.server, self.now);
+        let segments = flight.iter().filter(|p| !p.payload().is_empty()).count();
+        self.pass(Duration::from_millis(10));
+        flight
+            .into_iter()
+            .for_each(|p| self.client.receive(self.now, p));
+        self.exchange();
+        segments
+    }
+
+    /// The client reads everything, and both ends close.
+    fn close(&mut self, (client, server): (Handle, Handle)) {
+        while let Ok(Some(_)) = self.client.recv(self.now, client, usize::MAX) {}
+        self.server.close(self.now, server);
+        self.exchange();
+        while let Ok(Some(_)) = self.client.recv(self.now, client, usize::MAX) {}
+        self.client.close(self.now, client);
+        self.exchange();
+    }
+
+    /// A connection from its SYN to its end. Returns the number of segments of its first flight.
+    fn fetch(&mut self) -> usize {
+        let ends = self.open("10.0.0.1:0");
+        let flight = self.first_flight(ends.1);
+        self.close(ends);
+        flight
+    }
+}
+
+#[test]
+fn connection_starts_with_a_larger_window_after_one_that_ended_in_order() {
+    let mut pair = Pair::new(4);
+    assert_eq!(pair.fetch(), INITIAL);
+    let second = pair.fetch();
+    assert!((2 * INITIAL..=MOST).contains(&second), "{second} segments");
+    let third = pair.fetch();
+    assert!((second..=MOST).contains(&third), "{third} segments");
+}
+
+#[test]
+fn stack_without_memory_starts_every_connection_with_the_initial_window() {
+    let mut pair = Pair::new(0);
+    assert_eq!([pair.fetch(), pair.fetch()], [INITIAL; 2]);
+}
+
+#[test]
+fn one_of_two_connections_at_a_time_starts_with_the_larger_window() {
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    let (first, second) = (pair.open("10.0.0.1:0"), pair.open("10.0.0.1:0"));
+    assert!(pair.first_flight(first.1) > INITIAL);
+    assert_eq!(pair.first_flight(second.1), INITIAL);
+}
+
+#[test]
+fn connection_from_another_address_starts_with_the_initial_window() {
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    let other = pair.open("10.0.0.3:0");
+    assert_eq!(pair.first_flight(other.1), INITIAL);
+}
+
+#[test]
+fn connection_that_was_aborted_leaves_no_record() {
+    let mut pair = Pair::new(4);
+    let ends = pair.open("10.0.0.1:0");
+    pair.first_flight(ends.1);
+    pair.client.abort(pair.now, ends.0);
+    pair.exchange();
+    assert_eq!(pair.fetch(), INITIAL);
+}
+
+#[test]
+fn record_expires_after_ten_minutes() {
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    pair.pass(Duration::from_secs(601));
+    assert_eq!(pair.fetch(), INITIAL);
+}
+
+#[test]
+fn connection_whose_syn_ack_was_lost_starts_with_no_larger_window() {
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    let ends = (end("10.0.0.1:0"), end("10.0.0.2:80"));
+    let config = pair.config.clone();
+    pair.client
+        .connect(pair.now, ends.0, ends.1, config)
+        .unwrap();
+    let syn = Pair::sent(&mut pair.client, pair.now);
+    let lost = Pair::deliver(&mut pair.server, pair.now, syn);
+    assert_eq!(lost.len(), 1);
+    pair.pass(Duration::from_secs(1));
+    pair.exchange();
+    let server = pair.accepted();
+    let flight = pair.first_flight(server);
+    assert!(flight <= INITIAL, "{flight} segments");
+}
