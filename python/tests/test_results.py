@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import spindle
 from conftest import essence
@@ -64,6 +65,19 @@ def test_rows_of_runs_sum_to_the_summary(small: Experiment, results: spindle.Res
     assert len(flows) == pc.sum(seeds["completed"]).as_py()
     longest = pc.max(flows["fct"]).as_py() / 1e3
     assert longest == pc.max(results.summary()["fct.max"]).as_py()
+
+
+def test_completions_can_be_read_back_from_a_parquet_file_with_their_version_and_seeds(
+    results: spindle.Results, tmp_path: Path
+) -> None:
+    file = tmp_path / "flows.parquet"
+    results.write_completions(file)
+    table = pq.read_table(file)
+    assert table.equals(results.completions())
+    assert sorted(set(table["seed"].to_pylist())) == [1, 2, 3]
+    made = table.schema.metadata
+    assert made[b"spindle.version"].decode() == spindle.__version__
+    assert made[b"spindle.experiment"].decode() == results.experiment.id
 
 
 def test_metrics_are_chosen_by_name(results: spindle.Results) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from . import _native
 from .experiment import Experiment
@@ -85,6 +87,28 @@ class Results:
         by a sweep; :func:`spindle.flows` has them.
         """
         return pa.table(self._native.completions())
+
+    def write_completions(self, path: str | os.PathLike[str]) -> None:
+        """Writes :meth:`completions` as a Parquet file, to be archived or cited.
+
+        A row has the point, the axes, the transport and the seed of its flow. The metadata of the schema
+        have what made the file: ``spindle.version`` (:data:`spindle.__version__`) and
+        ``spindle.experiment`` (the identifier).
+
+        Parameters
+        ----------
+        path : path
+            The file; it is replaced if it exists.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written.
+        """
+        table = self.completions()
+        made = {"spindle.version": _native.VERSION, "spindle.experiment": self.experiment.id}
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **made})
+        pq.write_table(table, path, compression="zstd")
 
     def claims(self) -> pa.Table:
         """A row for each claim with the measured values and the ``verdict``.
