@@ -241,11 +241,16 @@ fn metrics(mut columns: Columns, rows: &[Row<'_>], chosen: &Chosen, intervals: b
         .collect();
     for (name, metric) in &chosen.metrics {
         let values: Vec<Option<f64>> = pools.iter().map(|p| results::value(p, *metric)).collect();
-        if !chosen.all && values.iter().all(Option::is_none) {
+        // A percentile of too few flows keeps its column, without values.
+        let few = |p: &Pool| p.completed() > 0 && p.check_flows(*metric).is_err();
+        if !chosen.all && values.iter().all(Option::is_none) && !pools.iter().any(few) {
             continue;
         }
         let (name, unit) = (column(name), metric.unit());
         columns = columns.number(&name, unit, values);
+        if metric.wanted_flows() > 0 {
+            columns = columns.wanted_flows(metric.wanted_flows());
+        }
         if !intervals {
             continue;
         }

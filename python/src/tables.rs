@@ -91,6 +91,16 @@ impl Columns {
         self.add(name, unit, DataType::Float64, Arc::new(array))
     }
 
+    /// Adds to the last column how many completed flows a row needs for a value.
+    pub(crate) fn wanted_flows(mut self, flows: u64) -> Self {
+        if let Some(field) = self.fields.pop() {
+            let mut metadata = field.metadata().clone();
+            metadata.insert("flows wanted".to_owned(), flows.to_string());
+            self.fields.push(field.with_metadata(metadata));
+        }
+        self
+    }
+
     /// Booleans.
     pub(crate) fn flag(self, name: &str, values: impl IntoIterator<Item = bool>) -> Self {
         let array: BooleanArray = values.into_iter().map(Some).collect();

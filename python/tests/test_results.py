@@ -13,7 +13,7 @@ import spindle
 from conftest import essence
 from spindle import Experiment, UnknownName
 
-FCT = ("mean", "p50", "p95", "p99", "p999")
+FCT = ("mean", "p50", "p90", "p95", "p99", "p999")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_summary_has_the_numbers_of_the_command_line(results: spindle.Results)
             row = next(rows)
             assert (row["point"], row["loss"], row["transport"]) == (i, point["set"]["loss"], name)
             for q in FCT:
-                low, high = t["fct_us"]["ci95"][q]
+                low, high = t["fct_us"]["ci95"][q] or (None, None)
                 assert row[f"fct.{q}"] == t["fct_us"][q]
                 assert (row[f"fct.{q}.low"], row[f"fct.{q}.high"]) == (low, high)
             assert row["fct.max"] == t["fct_us"]["max"]
@@ -52,7 +52,13 @@ def test_a_summary_has_the_numbers_of_the_command_line(results: spindle.Results)
                 assert row[count] == t[count]
     assert next(rows, None) is None
     assert table["loss.value"].to_pylist() == [0.01, 0.01, 0.04, 0.04]
-    assert table.schema.field("fct.p99").metadata == {b"unit": b"us"}
+    assert table.schema.field("fct.p90").metadata == {b"unit": b"us"}
+
+
+def test_percentile_of_too_few_flows_is_null_and_its_column_says_how_many_it_needs(results: spindle.Results) -> None:
+    table = results.summary(["fct.p99", "fct.p90"])
+    assert table["fct.p99"].null_count == len(table) and table["fct.p90"].null_count == 0
+    assert table.schema.field("fct.p99").metadata == {b"unit": b"us", b"flows wanted": b"5000"}
 
 
 def test_rows_of_runs_sum_to_the_summary(small: Experiment, results: spindle.Results) -> None:
@@ -93,8 +99,8 @@ def test_metrics_are_chosen_by_name(results: spindle.Results) -> None:
 
 def test_tables_convert_to_pandas(results: spindle.Results) -> None:
     pytest.importorskip("pandas")
-    frame = results.summary(["fct.p99"]).to_pandas()
-    assert list(frame.groupby("transport")["fct.p99"].count()) == [2, 2]
+    frame = results.summary(["fct.p90"]).to_pandas()
+    assert list(frame.groupby("transport")["fct.p90"].count()) == [2, 2]
 
 
 def test_the_runs_of_a_sweep_contain_each_part(small: Experiment, results: spindle.Results) -> None:

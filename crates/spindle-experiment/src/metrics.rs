@@ -1,5 +1,6 @@
 //! What a run measured, and the metrics computed from it (mechanisms B0).
 
+mod few_flows;
 mod spec;
 mod table;
 
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::Catalog;
 
+pub use few_flows::TooFewFlows;
 pub(crate) use spec::built_in;
 pub(crate) use spec::ratio;
 pub use spec::{Form, MetricSpec, Unit};
@@ -172,13 +174,14 @@ pub enum Metric {
 
 impl Metric {
     /// The names accepted by [`Self::parse`], in addition to those of [`ObservedMetric`].
-    pub const NAMES: [&'static str; 16] = [
+    pub const NAMES: [&'static str; 17] = [
         "fct.mean",
         "fct.stdev",
         "fct.p10",
         "fct.p25",
         "fct.p50",
         "fct.p75",
+        "fct.p90",
         "fct.p95",
         "fct.p99",
         "fct.p999",
@@ -200,6 +203,7 @@ impl Metric {
             "fct.p25" => Self::FctPercentile(0.25),
             "fct.p50" => Self::FctPercentile(0.5),
             "fct.p75" => Self::FctPercentile(0.75),
+            "fct.p90" => Self::FctPercentile(0.9),
             "fct.p95" => Self::FctPercentile(0.95),
             "fct.p99" => Self::FctPercentile(0.99),
             "fct.p999" => Self::FctPercentile(0.999),

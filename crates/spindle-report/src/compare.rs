@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
+use spindle_experiment::metrics::{Metric, TooFewFlows};
 
 use super::error::ReportError;
 use super::flow::flow_section;
@@ -106,13 +107,15 @@ const CCDF_CAPTION: &str = "Both axes are logarithmic: each step down is ten tim
     Marks stand at 1%, at 0.1% and at the slowest flow; whiskers are 95% intervals of the first two, \
     resampled over runs, one above the other for all schemes.";
 const TAIL_CAPTION: &str = "Each panel has its own scale from zero. Whiskers are 95% intervals, \
-    resampled over runs. Percentiles are nearest rank on all flows.";
+    resampled over runs. Percentiles are nearest rank on all flows. \
+    A percentile above the 90th is shown if fifty flows lie beyond it.";
 const COST_CAPTION: &str = "A flow counts as timed out if a retransmission timer fired between \
     request and last byte. Extra load is payload sent beyond the first copy, own retransmissions \
     excepted, over all payload sent.";
 
-const TAIL: [Column; 4] = [
+const TAIL: [Column; 5] = [
     ("Median", Quantity::Micros, |t| t.p50_us),
+    ("90th percentile", Quantity::Micros, |t| t.p90_us),
     ("95th percentile", Quantity::Micros, |t| t.p95_us),
     ("99th percentile", Quantity::Micros, |t| t.p99_us),
     ("99.9th percentile", Quantity::Micros, |t| t.p999_us),
@@ -155,31 +158,37 @@ fn label(point: &ComparePoint, i: usize) -> String {
 }
 
 /// The main result in one sentence: which transport has the shortest 99th percentile, and whether the intervals
-/// distinguish it from the next.
+/// distinguish it from the next. If too few flows completed under any transport, it is the 90th percentile.
 fn headline(transports: &[TransportResult]) -> Option<String> {
-    let fine = |t: &'_ &TransportResult| t.p99_us.is_some_and(|e| e.value.is_finite());
+    let mut completed = transports.iter().filter(|t| t.completed > 0);
+    let (share, of): (u32, fn(&TransportResult) -> Option<Estimate>) =
+        match completed.all(|t| t.p99_us.is_some()) {
+            true => (99, |t| t.p99_us),
+            false => (90, |t| t.p90_us),
+        };
+    let fine = |t: &'_ &TransportResult| of(t).is_some_and(|e| e.value.is_finite());
     let mut ranked: Vec<&TransportResult> = transports.iter().filter(fine).collect();
-    let p99 = |t: &TransportResult| t.p99_us.unwrap_or_default();
-    ranked.sort_by(|a, b| p99(a).value.total_cmp(&p99(b).value));
+    let time = |t: &TransportResult| of(t).unwrap_or_default();
+    ranked.sort_by(|a, b| time(a).value.total_cmp(&time(b).value));
     let (first, second) = (ranked.first()?, ranked.get(1)?);
     let last = ranked.last()?;
-    let verb = match (p99(first).ci95, p99(second).ci95) {
-        (Some(_), Some(_)) if p99(first).is_apart_from(&p99(second)) => "has the shortest tail",
+    let verb = match (time(first).ci95, time(second).ci95) {
+        (Some(_), Some(_)) if time(first).is_apart_from(&time(second)) => "has the shortest tail",
         (Some(_), Some(_)) => "has the shortest tail, though its interval meets the next one's",
         _ => "has the shortest tail (no interval: too few runs)",
     };
-    let times = p99(last).value / p99(first).value;
+    let times = time(last).value / time(first).value;
     let factor = if times.is_finite() && times >= 1.05 {
         format!("; {} takes {times:.1} times as long", last.name)
     } else {
         String::new()
     };
     Some(format!(
-        "{} {verb}: 99% of its flows are done within {}{factor}. Next is {} with {}.",
+        "{} {verb}: {share}% of its flows are done within {}{factor}. Next is {} with {}.",
         first.name,
-        with_interval(p99(first)),
+        with_interval(time(first)),
         second.name,
-        with_interval(p99(second))
+        with_interval(time(second))
     ))
 }
 
@@ -220,12 +229,13 @@ fn table(page: &mut Page, runs: &RunList, transports: &[TransportResult]) -> Mar
     }
 }
 
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "flows",
     "completed",
     "aborted",
     "mean",
     "p50",
+    "p90",
     "p95",
     "p99",
     "p99.9",
@@ -247,9 +257,10 @@ fn cells(t: &TransportResult) -> Vec<Markup> {
         number(t.aborted),
         estimate(time, t.mean_us),
         estimate(time, t.p50_us),
-        estimate(time, t.p95_us),
-        estimate(time, t.p99_us),
-        estimate(time, t.p999_us),
+        estimate(time, t.p90_us),
+        tail(t, 0.95, t.p95_us),
+        tail(t, 0.99, t.p99_us),
+        tail(t, 0.999, t.p999_us),
         estimate(time, t.max_us.map(Estimate::exact)),
         estimate(Quantity::Fraction, t.timeout_fraction),
         number(t.timeouts),
@@ -258,6 +269,19 @@ fn cells(t: &TransportResult) -> Vec<Markup> {
         estimate(Quantity::Fraction, t.extra_load),
         estimate(Quantity::BitsPerSecond, t.goodput_bps),
     ]
+}
+
+/// The cell of the percentile `share` (0 to 1), which has no value if too few flows completed.
+fn tail(t: &TransportResult, share: f64, value: Option<Estimate>) -> Markup {
+    match (value, Metric::FctPercentile(share).check_flows(t.completed)) {
+        (None, Err(few)) => html! { td { (too_few_flows(few)) } },
+        _ => estimate(Quantity::Micros, value),
+    }
+}
+
+/// What a cell shows in place of a percentile of too few flows.
+pub(super) fn too_few_flows(few: TooFewFlows) -> Markup {
+    html! { (TooFewFlows::SHOWN) small { (few) } }
 }
 
 pub(super) fn estimate(quantity: Quantity, value: Option<Estimate>) -> Markup {

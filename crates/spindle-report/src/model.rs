@@ -91,7 +91,10 @@ pub struct TransportResult {
     pub mean_us: Option<Estimate>,
     /// Median completion time in microseconds.
     pub p50_us: Option<Estimate>,
-    /// 95th percentile in microseconds.
+    /// 90th percentile in microseconds.
+    pub p90_us: Option<Estimate>,
+    /// 95th percentile in microseconds. Like the next two, `None` if too few flows completed
+    /// ([`Metric::wanted_flows`](spindle_experiment::metrics::Metric::wanted_flows)).
     pub p95_us: Option<Estimate>,
     /// 99th percentile in microseconds.
     pub p99_us: Option<Estimate>,
@@ -136,7 +139,9 @@ pub struct RunGroup {
     pub transport: String,
     /// The identity that each of the runs must have.
     pub identity: RunIdentity,
-    /// The 99th percentile over all runs in microseconds.
+    /// The 90th percentile over all runs in microseconds.
+    pub p90_us: Option<Estimate>,
+    /// The 99th percentile over all runs in microseconds. `None` if too few flows completed.
     pub p99_us: Option<Estimate>,
     /// The runs.
     pub rows: Vec<RunRow>,
@@ -161,8 +166,8 @@ pub struct RunRow {
     pub mean_us: Option<f64>,
     /// Median in microseconds.
     pub p50_us: Option<f64>,
-    /// 99th percentile in microseconds.
-    pub p99_us: Option<f64>,
+    /// 90th percentile in microseconds.
+    pub p90_us: Option<f64>,
     /// Longest completion time in microseconds.
     pub max_us: Option<f64>,
     /// Extra payload bytes divided by all payload bytes, 0 to 1.

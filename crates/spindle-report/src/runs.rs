@@ -7,7 +7,7 @@ use spindle_experiment::identity::RunIdentity;
 
 use super::error::{ReportError, check_identities};
 use super::format::{NONE, Quantity, count};
-use super::model::{RunGroup, RunList, RunRow};
+use super::model::{Estimate, RunGroup, RunList, RunRow};
 use super::page::{Page, badge, command, file_stem, provenance};
 
 /// The directory of the pages of runs, relative to the report's.
@@ -120,10 +120,16 @@ const COLUMNS: [&str; 9] = [
     "timed out",
     "mean",
     "p50",
-    "p99",
+    "p90",
     "max",
     "extra load",
 ];
+
+/// The highest percentile of a group that is shown, in per cent, and its value.
+fn tail(group: &RunGroup) -> Option<(u32, Estimate)> {
+    let p99 = group.p99_us.map(|time| (99, time));
+    p99.or_else(|| group.p90_us.map(|time| (90, time)))
+}
 
 fn section(page: &mut Page, i: usize, group: &RunGroup) -> Markup {
     let follow = group
@@ -133,10 +139,10 @@ fn section(page: &mut Page, i: usize, group: &RunGroup) -> Markup {
     html! {
         section id=(format!("g{i}")) {
             h3 { (badge(page, &group.transport)) }
-            @if let Some(p99) = group.p99_us {
+            @if let Some((share, time)) = tail(group) {
                 p {
-                    "99th percentile over all: " (Quantity::Micros.show(p99.value))
-                    @if let Some(ci) = p99.ci95 {
+                    (share) "th percentile over all: " (Quantity::Micros.show(time.value))
+                    @if let Some(ci) = time.ci95 {
                         " (95% interval " (Quantity::Micros.show_interval(ci)) ")"
                     }
                 }
@@ -177,7 +183,7 @@ fn row(run: &RunRow) -> Markup {
             th scope="row" { (run.seed) }
             td { (run.part) }
             @for n in [run.flows, run.completed, run.timed_out] { td { (count(n)) } }
-            @for t in [run.mean_us, run.p50_us, run.p99_us, run.max_us] { td { (time(t)) } }
+            @for t in [run.mean_us, run.p50_us, run.p90_us, run.max_us] { td { (time(t)) } }
             td { (share.as_deref().unwrap_or(NONE)) }
         }
     }

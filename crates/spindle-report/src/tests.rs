@@ -28,6 +28,7 @@ fn result(name: &str, fct_us: Vec<f64>) -> TransportResult {
     TransportResult {
         name: name.into(),
         flows: fct_us.len() as u64,
+        completed: fct_us.len() as u64,
         p50_us: p(fct_us.first()),
         p99_us: p(fct_us.last()),
         max_us: fct_us.last().copied(),
@@ -50,6 +51,7 @@ fn runs(id: &str, names: &[&str]) -> RunList {
         set: vec![("loss".into(), HOSTILE.into())],
         transport: (*name).into(),
         identity: identity(),
+        p90_us: Some(Estimate::new(2.0, 1.0, 3.0)),
         p99_us: Some(Estimate::new(3.0, 2.0, 4.0)),
         rows: vec![row(1), row(2)],
     };
@@ -312,6 +314,26 @@ fn hostile_names_are_escaped() {
     .write(directory.path())
     .unwrap();
     check_directory(directory.path());
+}
+
+#[test]
+fn percentile_of_too_few_flows_is_marked_and_the_headline_uses_p90() {
+    let few = |name: &str, p90| TransportResult {
+        p90_us: Some(Estimate::exact(p90)),
+        p99_us: None,
+        ..result(name, vec![1.0, 9.0])
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let report = compare(vec![few("tcp", 8000.0), few("fuso", 2000.0)]);
+    let page = std::fs::read_to_string(report.write(directory.path()).unwrap()).unwrap();
+    assert!(
+        page.contains("too few flows<small>2 flows, want 5000</small>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("90% of its flows are done within 2"),
+        "{page}"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Claimed, Finding, Findings, Judge, Keys, Measured, PointView, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
+use crate::metrics::Metric;
 use crate::stats::Pool;
 use crate::units;
 
@@ -13,13 +14,18 @@ fn percent(share: f64) -> String {
     units::percent((share * 1e4).round() / 1e4)
 }
 
-/// The pools of both transports, which must have the same number of runs.
+/// The pools of both transports, which must have the same number of runs. The claim's metric does not matter,
+/// because all completion times are compared.
 fn both<'p>(
     judge: &Judge<'_>,
     point: &PointView<'p>,
     of: &str,
     against: &str,
 ) -> Result<(&'p Pool, &'p Pool), String> {
+    let judge = Judge {
+        metric: Metric::FctMean,
+        ..*judge
+    };
     let (a, b) = (judge.pool(point, of)?, judge.pool(point, against)?);
     match a.runs() == b.runs() {
         true => Ok((a, b)),

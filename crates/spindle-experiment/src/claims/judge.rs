@@ -60,7 +60,8 @@ impl Judge<'_> {
     /// The runs of a transport at a point.
     ///
     /// # Errors
-    /// If there are none, too few for an interval, or none that have a value of the metric.
+    /// If there are none, too few for an interval, none that have a value of the metric, or if too few flows
+    /// completed for it ([`Metric::wanted_flows`]).
     pub fn pool<'p>(&self, point: &PointView<'p>, transport: &str) -> Result<&'p Pool, String> {
         let pool = point
             .pools
@@ -74,7 +75,14 @@ impl Judge<'_> {
             ));
         }
         match pool.value(self.metric) {
-            Some(_) => Ok(pool),
+            Some(_) => match pool.check_flows(self.metric) {
+                Ok(()) => Ok(pool),
+                Err(few) => Err(format!(
+                    "{few} for {} of {transport} at {}",
+                    self.metric.title(),
+                    point.label()
+                )),
+            },
             None if pool.is_exact() => Err(format!(
                 "the formulas give {transport} no such value at {}",
                 point.label()

@@ -5,8 +5,8 @@ use crate::registry::Registry;
 use crate::rng::Stream;
 use crate::stats::Pool;
 
-/// Ten runs of 200 flows whose completion time scatters around `mean_us`, with the given share of
-/// timeouts. Both schemes of a test share the noise of each run, as paired runs do.
+/// Ten runs of 600 flows whose completion time scatters around `mean_us`, with the given share of
+/// timeouts. Three flows each take the same time. Both schemes of a test share the noise of each run, as paired runs do.
 fn runs(mean_us: f64, timeouts: f64) -> Pool {
     let runs: Vec<RunResult> = (0..10)
         .map(|run| {
@@ -14,12 +14,13 @@ fn runs(mean_us: f64, timeouts: f64) -> Pool {
             let shift = 1.0 + 0.3 * rng.unit();
             let fct_ns: Vec<u64> = (0..200)
                 .map(|_| (mean_us * 1e3 * shift * (0.9 + 0.2 * rng.unit())) as u64)
+                .flat_map(|t| [t; 3])
                 .collect();
             RunResult {
-                flows: 200,
-                completed: 200,
+                flows: 600,
+                completed: 600,
                 fct_ns,
-                flows_with_timeout: (200.0 * timeouts * shift) as u64,
+                flows_with_timeout: 3 * (200.0 * timeouts * shift) as u64,
                 payload_bytes: 1000,
                 ..RunResult::default()
             }
@@ -147,7 +148,7 @@ fn limits_hold_fail_and_tie() {
     assert_eq!(at("1ms"), Verdict::Fails);
     assert_eq!(at("1.345ms"), Verdict::Tied);
     let share = "metric = \"timeout_fraction\"\ntest = \"below\"\nof = \"fuso\"\n";
-    // No timeout in 2000 flows does not prove a share below 0.01 %, but it proves a share below 1 %.
+    // No timeout in 6000 flows does not prove a share below 0.01 %, but it proves a share below 1 %.
     let none = [("fuso", 1000.0, 0.0)];
     assert_eq!(
         check(&format!("{share}value = \"0.01%\""), &none).verdict,
@@ -617,5 +618,24 @@ fn mistakes_in_comparisons_of_points_are_named() {
     ] {
         let found = e(keys);
         assert!(found.contains(said), "{found}");
+    }
+}
+
+#[test]
+fn claim_on_a_percentile_of_too_few_flows_is_not_checkable_and_says_how_many_it_needs() {
+    let of = |metric: &str| {
+        let claim = format!("metric = \"{metric}\"\ntest = \"order\"\norder = [\"fuso\", \"tcp\"]");
+        check(&claim, &[("fuso", 1000.0, 0.0), ("tcp", 2000.0, 0.0)])
+    };
+    let tail = of("fct.p999");
+    assert_eq!(tail.verdict, Verdict::NotCheckable);
+    assert!(
+        tail.why
+            .starts_with("6000 flows, want 50000 for p999 FCT of "),
+        "{}",
+        tail.why
+    );
+    for enough in ["fct.p99", "fct.p90", "fct.mean"] {
+        assert_eq!(of(enough).verdict, Verdict::Holds, "{enough}");
     }
 }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use super::runs::SweepResult;
 use crate::claims::{Claim, Outcome, PointView, evaluate};
 use crate::file::Experiment;
-use crate::metrics::{Metric, RunResult};
+use crate::metrics::{Metric, RunResult, TooFewFlows};
 use crate::stats::{Interval, Pool, Resamples};
 
 /// Pairs that are serialised as a JSON object in their own order.
@@ -24,9 +24,10 @@ impl<T: Serialize> Serialize for Ordered<T> {
 }
 
 /// The metrics that [`TransportSummary`] has for every transport, by name.
-pub const METRICS: [&str; 9] = [
+pub const METRICS: [&str; 10] = [
     "fct.mean",
     "fct.p50",
+    "fct.p90",
     "fct.p95",
     "fct.p99",
     "fct.p999",
@@ -72,6 +73,9 @@ pub struct ColumnSummary {
     pub value: Option<f64>,
     /// The 95 % interval from resampling runs. `None` with a single run.
     pub ci95: Option<[f64; 2]>,
+    /// The reason why there is no value, if the metric is a percentile of too few flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub too_few: Option<TooFewFlows>,
     /// The value as text.
     #[serde(skip)]
     pub shown: String,
@@ -137,16 +141,21 @@ pub struct FctSummary {
     pub mean: f64,
     /// Median.
     pub p50: f64,
-    /// 95th percentile.
-    pub p95: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile. `None` if too few flows completed ([`Metric::wanted_flows`]).
+    pub p95: Option<f64>,
+    /// 99th percentile. `None` if too few flows completed.
+    pub p99: Option<f64>,
+    /// 99.9th percentile. `None` if too few flows completed.
+    pub p999: Option<f64>,
     /// Longest.
     pub max: f64,
     /// 95 % intervals from resampling runs.
     pub ci95: FctIntervals,
+    /// The percentiles that have no value, by name.
+    #[serde(skip_serializing_if = "Ordered::is_empty")]
+    pub too_few: Ordered<TooFewFlows>,
 }
 
 /// 95 % intervals.
@@ -156,12 +165,14 @@ pub struct FctIntervals {
     pub mean: [f64; 2],
     /// Of the median.
     pub p50: [f64; 2],
-    /// Of the 95th percentile.
-    pub p95: [f64; 2],
-    /// Of the 99th percentile.
-    pub p99: [f64; 2],
-    /// Of the 99.9th percentile.
-    pub p999: [f64; 2],
+    /// Of the 90th percentile.
+    pub p90: [f64; 2],
+    /// Of the 95th percentile. `None` if too few flows completed.
+    pub p95: Option<[f64; 2]>,
+    /// Of the 99th percentile. `None` if too few flows completed.
+    pub p99: Option<[f64; 2]>,
+    /// Of the 99.9th percentile. `None` if too few flows completed.
+    pub p999: Option<[f64; 2]>,
 }
 
 /// A mean.
@@ -258,14 +269,15 @@ pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
     Some(interval.within(0.0, f64::INFINITY))
 }
 
-/// The metric over all runs. `None` if there is no data for it. Completion times are rounded to a nanosecond
+/// The metric over all runs. `None` if there is no data for it, or if too few flows completed for it. Completion times are rounded to a nanosecond
 /// and goodput to a thousandth of a bit per second, as in the JSON of `run`.
 pub fn value(pool: &Pool, metric: Metric) -> Option<f64> {
-    pool.value(metric).map(|v| as_in_json(metric, v))
+    pool.shown(metric).map(|v| as_in_json(metric, v))
 }
 
-/// The 95 % interval of [`value`] from resampling runs. `None` if there is only one run.
+/// The 95 % interval of [`value`] from resampling runs. `None` if there is only one run, or no value.
 pub fn ends(pool: &Pool, metric: Metric) -> Option<[f64; 2]> {
+    pool.shown(metric)?;
     interval(pool, metric).map(|i| [as_in_json(metric, i.low), as_in_json(metric, i.high)])
 }
 
@@ -283,6 +295,9 @@ pub(super) fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) ->
     let sum = |f: fn(&RunResult) -> u64| runs.iter().map(f).sum::<u64>();
     let value = |m| value(&pool, m).unwrap_or(0.0);
     let ends = |m| ends(&pool, m).unwrap_or([value(m); 2]);
+    let enough = |m| pool.check_flows(m).is_ok();
+    let shown = |m| enough(m).then(|| value(m));
+    let shown_ends = |m| enough(m).then(|| ends(m));
     TransportSummary {
         flows: sum(|r| r.flows),
         completed: sum(|r| r.completed),
@@ -293,17 +308,20 @@ pub(super) fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) ->
         fct_us: FctSummary {
             mean: value(Metric::FctMean),
             p50: value(Metric::FctPercentile(0.5)),
-            p95: value(Metric::FctPercentile(0.95)),
-            p99: value(Metric::FctPercentile(0.99)),
-            p999: value(Metric::FctPercentile(0.999)),
+            p90: value(Metric::FctPercentile(0.9)),
+            p95: shown(Metric::FctPercentile(0.95)),
+            p99: shown(Metric::FctPercentile(0.99)),
+            p999: shown(Metric::FctPercentile(0.999)),
             max: value(Metric::FctMax),
             ci95: FctIntervals {
                 mean: ends(Metric::FctMean),
                 p50: ends(Metric::FctPercentile(0.5)),
-                p95: ends(Metric::FctPercentile(0.95)),
-                p99: ends(Metric::FctPercentile(0.99)),
-                p999: ends(Metric::FctPercentile(0.999)),
+                p90: ends(Metric::FctPercentile(0.9)),
+                p95: shown_ends(Metric::FctPercentile(0.95)),
+                p99: shown_ends(Metric::FctPercentile(0.99)),
+                p999: shown_ends(Metric::FctPercentile(0.999)),
             },
+            too_few: too_few(&pool),
         },
         timeout_fraction: value(Metric::TimeoutFraction),
         timeout_fraction_ci95: ends(Metric::TimeoutFraction),
@@ -322,16 +340,30 @@ pub(super) fn summary(runs: &[RunResult], columns: &[(&'static str, Metric)]) ->
     }
 }
 
+/// The percentiles of a summary that have no value, because too few flows completed.
+fn too_few(pool: &Pool) -> Ordered<TooFewFlows> {
+    let few = |(name, q): (&str, f64)| {
+        let few = pool.check_flows(Metric::FctPercentile(q)).err()?;
+        Some((name.to_owned(), few))
+    };
+    let tails = [("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+    Ordered(tails.into_iter().filter_map(few).collect())
+}
+
 /// Summarises a metric that is requested as a column, with its name.
 fn column(pool: &Pool, metric: (&'static str, Metric)) -> (String, ColumnSummary) {
     let (name, metric) = metric;
-    let value = pool.value(metric);
-    let ends = interval(pool, metric).map(|i| [i.low, i.high]);
+    let too_few = pool.check_flows(metric).err();
+    let value = pool.shown(metric);
+    let ends = value.and_then(|_| interval(pool, metric));
+    let ends = ends.map(|i| [i.low, i.high]);
+    let none = too_few.map_or("-", |_| TooFewFlows::SHOWN);
     let show = |v| metric.show(v);
     let summary = ColumnSummary {
         value,
         ci95: ends,
-        shown: value.map_or("-".to_owned(), show),
+        too_few,
+        shown: value.map_or(none.to_owned(), show),
         shown_ci95: ends.map_or(String::new(), |[a, b]| format!("{}-{}", show(a), show(b))),
     };
     (name.to_owned(), summary)

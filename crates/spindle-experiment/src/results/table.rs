@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::comparison::{ColumnSummary, Comparison, PointSummary, TransportSummary, Verdicts};
-use crate::metrics::{show_us, show_us_interval};
+use crate::metrics::{TooFewFlows, show_us, show_us_interval};
 
 /// Formats a comparison as a table for people. The 95 % interval stands below each value.
 pub fn table(comparison: &Comparison) -> String {
@@ -34,6 +34,7 @@ pub fn table(comparison: &Comparison) -> String {
         for (name, t) in &point.transports.0 {
             transport_rows(&mut text, name, t, width);
         }
+        wanted_flows(&mut text, point, width);
         text.push('\n');
     }
     text
@@ -79,8 +80,8 @@ fn heading(text: &mut String, point: &PointSummary, width: usize) {
     if own.is_empty() {
         let _ = write!(
             line,
-            " {:>16} {:>16} {:>16} {:>16} {:>14} {:>6} {:>7}",
-            "mean", "p50", "p99", "p99.9", "timeouts", "late", "extra"
+            " {:>16} {:>16} {:>16} {:>16} {:>16} {:>14} {:>6} {:>7}",
+            "mean", "p50", "p90", "p99", "p99.9", "timeouts", "late", "extra"
         );
     }
     for (name, _) in own {
@@ -118,30 +119,64 @@ fn transport_rows(text: &mut String, name: &str, t: &TransportSummary, width: us
 
 fn usual_rows(text: &mut String, name: &str, t: &TransportSummary, width: usize) {
     let f = &t.fct_us;
+    let tail = |v: Option<f64>| v.map_or_else(|| TooFewFlows::SHOWN.to_owned(), show_us);
     let _ = writeln!(
         text,
-        "{name:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>13.3}% {:>6} {:>6.1}%",
+        "{name:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>16} {:>13.3}% {:>6} {:>6.1}%",
         t.completed,
         show_us(f.mean),
         show_us(f.p50),
-        show_us(f.p99),
-        show_us(f.p999),
+        show_us(f.p90),
+        tail(f.p99),
+        tail(f.p999),
         t.timeout_fraction * 100.0,
         t.late_timeouts,
         t.extra_load * 100.0,
     );
     let [low, high] = t.timeout_fraction_ci95.map(|v| v * 100.0);
+    let tail = |ends: Option<[f64; 2]>| ends.map_or_else(String::new, show_us_interval);
     let _ = writeln!(
         text,
-        "{:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>14}",
+        "{:width$}  {:>7} {:>16} {:>16} {:>16} {:>16} {:>16} {:>14}",
         "",
         "",
         show_us_interval(f.ci95.mean),
         show_us_interval(f.ci95.p50),
-        show_us_interval(f.ci95.p99),
-        show_us_interval(f.ci95.p999),
+        show_us_interval(f.ci95.p90),
+        tail(f.ci95.p99),
+        tail(f.ci95.p999),
         format!("{low:.3}-{high:.3}%"),
     );
+}
+
+/// Writes the numbers of flows that the percentiles need that a table does not show.
+fn wanted_flows(text: &mut String, point: &PointSummary, width: usize) {
+    let mut wanted: Vec<(&str, u64)> = Vec::new();
+    for (_, t) in &point.transports.0 {
+        let columns = t.columns.0.iter();
+        let columns = columns.filter_map(|(name, c)| Some((name.as_str(), c.too_few?)));
+        let usual = t
+            .fct_us
+            .too_few
+            .0
+            .iter()
+            .map(|(name, few)| (&name[..], *few));
+        // The table of the usual columns does not have p95.
+        let usual = usual.filter(|(name, _)| t.columns.is_empty() && *name != "p95");
+        for (name, few) in columns.chain(usual) {
+            if !wanted.iter().any(|(n, _)| *n == name) {
+                wanted.push((name, few.want));
+            }
+        }
+    }
+    let wanted: Vec<String> = wanted
+        .iter()
+        .map(|(n, want)| format!("{n} {want}"))
+        .collect();
+    if !wanted.is_empty() {
+        let list = wanted.join(", ").replace("p999", "p99.9");
+        let _ = writeln!(text, "{:width$}  flows wanted: {list}", "");
+    }
 }
 
 /// Writes remarks about unusual results.
@@ -200,7 +235,45 @@ pub fn verdict_table(verdicts: &Verdicts) -> String {
 mod tests {
     use super::*;
     use crate::metrics::RunResult;
-    use crate::results::comparison::summary;
+    use crate::results::comparison::{Ordered, summary};
+
+    /// The rows of 100 times as many flows as `hundreds`.
+    fn rows(hundreds: u64) -> String {
+        let run = |_| RunResult {
+            flows: 50 * hundreds,
+            completed: 50 * hundreds,
+            fct_ns: (1..=50 * hundreds).map(|i| i * 1000).collect(),
+            ..RunResult::default()
+        };
+        let runs: Vec<RunResult> = (0..2).map(run).collect();
+        let point = PointSummary {
+            set: Ordered::default(),
+            transports: Ordered(vec![("tcp".to_owned(), summary(&runs, &[]))]),
+            computed: false,
+        };
+        let mut text = String::new();
+        heading(&mut text, &point, 9);
+        transport_rows(&mut text, "tcp", &point.transports.0[0].1, 9);
+        wanted_flows(&mut text, &point, 9);
+        text
+    }
+
+    #[test]
+    fn table_shows_a_percentile_only_if_enough_flows_completed() {
+        let few = rows(10);
+        assert_eq!(few.matches("too few flows").count(), 2, "{few}");
+        assert!(few.contains("450.0 us"), "p90 is shown: {few}");
+        assert!(
+            few.ends_with("flows wanted: p99 5000, p99.9 50000\n"),
+            "{few}"
+        );
+        let more = rows(50);
+        assert!(
+            more.contains("2.475 ms") && more.ends_with("flows wanted: p99.9 50000\n"),
+            "{more}"
+        );
+        assert!(!rows(500).contains("flows wanted"));
+    }
 
     #[test]
     fn cold_connections_are_reported_in_singular_and_plural() {

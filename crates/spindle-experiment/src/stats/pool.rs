@@ -1,6 +1,6 @@
 //! The runs of one transport at one point, ready to be resampled.
 
-use crate::metrics::{Metric, RunResult};
+use crate::metrics::{Metric, RunResult, TooFewFlows};
 
 use super::{Resamples, rank};
 use crate::observed;
@@ -90,6 +90,28 @@ impl Pool {
     /// Completion times in microseconds, in ascending order.
     pub fn fct_us(&self) -> impl Iterator<Item = f64> + '_ {
         self.sorted.iter().map(|(t, _)| *t as f64 / 1e3)
+    }
+
+    /// Flows that completed, over all runs.
+    pub fn completed(&self) -> u64 {
+        self.sorted.len() as u64
+    }
+
+    /// Checks that enough flows completed for the metric to be shown or judged.
+    ///
+    /// # Errors
+    /// If the metric is a high percentile that needs more flows ([`Metric::wanted_flows`]).
+    pub fn check_flows(&self, metric: Metric) -> Result<(), TooFewFlows> {
+        match self.is_exact() {
+            true => Ok(()),
+            false => metric.check_flows(self.completed()),
+        }
+    }
+
+    /// The metric over all runs, if enough flows completed for it to be shown.
+    pub fn shown(&self, metric: Metric) -> Option<f64> {
+        self.check_flows(metric).ok()?;
+        self.value(metric)
     }
 
     /// Flows with a timeout and all flows.

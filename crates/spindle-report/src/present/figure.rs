@@ -34,7 +34,7 @@ pub fn figure(
 ) -> Figure {
     let experiment = results.experiment;
     let pools = pools(results.runs);
-    let mut metrics = vec![Metric::FctPercentile(0.99), Metric::TimeoutFraction];
+    let mut metrics = vec![tail(&pools), Metric::TimeoutFraction];
     for claim in &experiment.claims {
         for metric in std::iter::once(&claim.metric).chain(claim.test.also()) {
             if !metrics.contains(metric) {
@@ -85,6 +85,17 @@ fn drawn_by(experiment: &Experiment, provenance: &Provenance<'_>, flow: &FlowTra
     let other = flow.compare_with.as_ref();
     let other = other.map_or_else(String::new, |o| format!(" --against {}", o.transport));
     format!("{run} --flow {}{other} --report flow", flow.number)
+}
+
+/// The highest percentile of completion times that every transport has at every point: p99, or p90 if too few
+/// flows completed for it.
+pub(super) fn tail(pools: &[Vec<(String, Pool)>]) -> Metric {
+    let p99 = Metric::FctPercentile(0.99);
+    let mut all = pools.iter().flatten();
+    match all.all(|(_, pool)| pool.check_flows(p99).is_ok()) {
+        true => p99,
+        false => Metric::FctPercentile(0.9),
+    }
 }
 
 /// The pictures of a metric. A line without a value at any point is not drawn.

@@ -142,8 +142,9 @@ fn settings(experiment: &Experiment) -> Vec<(String, String)> {
     list
 }
 
+/// The metric with its interval. `None` if there is no value, or if too few flows completed for one.
 fn estimate(pool: &Pool, metric: Metric) -> Option<Estimate> {
-    let value = pool.value(metric)?;
+    let value = pool.shown(metric)?;
     Some(match interval(pool, metric) {
         Some(i) => Estimate::new(value, i.low, i.high),
         None => Estimate::exact(value),
@@ -162,6 +163,7 @@ fn transport(runs: &TransportRuns, group: Option<usize>) -> TransportResult {
         fct_us: pool.fct_us().collect(),
         mean_us: estimate(&pool, Metric::FctMean),
         p50_us: estimate(&pool, Metric::FctPercentile(0.5)),
+        p90_us: estimate(&pool, Metric::FctPercentile(0.9)),
         p95_us: estimate(&pool, Metric::FctPercentile(0.95)),
         p99_us: estimate(&pool, Metric::FctPercentile(0.99)),
         p999_us: estimate(&pool, Metric::FctPercentile(0.999)),

@@ -8,12 +8,10 @@ use spindle_experiment::results::{SweepResult, pools};
 use spindle_experiment::stats::{Interval, Pool, Resamples};
 use spindle_experiment::{Experiment, TransportName};
 
+use super::figure::tail;
 use super::plots::{Value, plots};
 use crate::format::Quantity;
 use crate::{AxisSpec, Beaten, Estimate, OracleDistance};
-
-/// The metrics that are compared with the oracle's: the tail and the mean.
-const METRICS: [Metric; 2] = [Metric::FctPercentile(0.99), Metric::FctMean];
 
 /// The distances. `None` if no oracle ran, or no other scheme.
 pub(super) fn distance(
@@ -29,7 +27,7 @@ pub(super) fn distance(
         ..OracleDistance::default()
     };
     let mut beaten: Vec<(String, Vec<String>)> = Vec::new();
-    for metric in METRICS {
+    for metric in [tail(&pools(result)), Metric::FctMean] {
         let ratios = ratios(result, &oracle.to_string(), &others, metric);
         for value in ratios.iter().filter(|v| is_below(&v.y)) {
             let text = describe(experiment, value, metric);
@@ -140,13 +138,14 @@ fn ratios(
     list
 }
 
-/// A value divided by the oracle's, with the interval of the ratio if their runs are paired.
+/// A value divided by the oracle's, with the interval of the ratio if their runs are paired. `None` if there is
+/// none, or if too few flows completed for one.
 pub(super) fn ratio(pool: &Pool, best: &Pool, metric: Metric) -> Option<Estimate> {
     let over = |a: Option<f64>, b: Option<f64>| {
         let (a, b) = (a?, b.filter(|b| *b > 0.0)?);
         Some(a / b)
     };
-    let value = over(pool.value(metric), best.value(metric))?;
+    let value = over(pool.shown(metric), best.shown(metric))?;
     let paired = pool.runs() == best.runs();
     let interval = paired.then(|| {
         let one = |w: &[u32]| over(pool.weighted(metric, w), best.weighted(metric, w));

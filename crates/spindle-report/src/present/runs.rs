@@ -52,11 +52,13 @@ fn group(
             ..row(run)
         }
     });
+    let pool = Pool::new(&transport.runs);
     RunGroup {
         set,
         transport: transport.name.to_string(),
         identity: transport.identity.clone(),
-        p99_us: estimate(&Pool::new(&transport.runs), Metric::FctPercentile(0.99)),
+        p90_us: estimate(&pool, Metric::FctPercentile(0.9)),
+        p99_us: estimate(&pool, Metric::FctPercentile(0.99)),
         rows: rows.collect(),
     }
 }
@@ -69,7 +71,7 @@ fn row(run: &RunResult) -> RunRow {
         timed_out: run.flows_with_timeout,
         mean_us: pool.value(Metric::FctMean),
         p50_us: pool.value(Metric::FctPercentile(0.5)),
-        p99_us: pool.value(Metric::FctPercentile(0.99)),
+        p90_us: pool.value(Metric::FctPercentile(0.9)),
         max_us: pool.value(Metric::FctMax),
         extra_load: pool.value(Metric::ExtraLoad),
         ..RunRow::default()

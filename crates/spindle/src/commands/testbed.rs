@@ -96,14 +96,17 @@ impl Told {
                 .map(|(axis, value)| format!(" {axis}={value}"));
             let pool = Pool::new(&runs.runs);
             let time = |metric| show_us(pool.value(metric).unwrap_or(0.0));
+            let (p90, p99) = (Metric::FctPercentile(0.9), Metric::FctPercentile(0.99));
+            let tail = pool.check_flows(p99).map_or(p90, |()| p99);
             eprintln!(
-                "{}{}: {}/{} flows, mean {}, p99 {}{} ({state})",
+                "{}{}: {}/{} flows, mean {}, {} {}{} ({state})",
                 row.name,
                 set.collect::<String>(),
                 runs.runs.iter().map(|r| r.completed).sum::<u64>(),
                 runs.runs.iter().map(|r| r.flows).sum::<u64>(),
                 time(Metric::FctMean),
-                time(Metric::FctPercentile(0.99)),
+                tail.title(),
+                time(tail),
                 if row.fell_behind {
                     ", INVALID: fell behind"
                 } else {
