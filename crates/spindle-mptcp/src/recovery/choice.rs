@@ -16,8 +16,8 @@ pub enum WorstOf {
     /// Subflows with a segment that may be copied (mechanisms A1.3, our choice).
     #[default]
     Copyable,
-    /// Subflows with data in flight, to the letter of the paper. If the worst of them has no segment to copy,
-    /// there is no recovery now, as in the authors' code.
+    /// Subflows with data in flight, to the letter of the papers (FUSO section 3.2, Algorithm 1). If the worst of
+    /// them has no segment to copy, there is no recovery now.
     InFlight,
 }
 
