@@ -46,7 +46,7 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     if host.max_window.is_some() {
         tcp.max_window = host.max_window;
     }
-    tcp.initial_ssthresh = host.initial_ssthresh;
+    tcp.slow_start.initial_ssthresh = host.initial_ssthresh;
     if let (Some(m), Some(most)) = (&mut config.multipath, host.join_spacing) {
         m.join_spacing = most;
     }

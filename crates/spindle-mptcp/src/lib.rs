@@ -76,7 +76,7 @@ pub use presets::{
 pub use subflow::TcpState;
 pub use subflow::sender::{SendCounters, SendKind};
 pub use tcp_config::{
-    DataRto, EcnMode, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor, TailLossProbe,
-    TcpConfig,
+    DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor,
+    SlowStart, TailLossProbe, TcpConfig,
 };
 pub use types::{DataOffset, SubflowId, SubflowPosition};

@@ -498,7 +498,7 @@ fn rack() -> (Config, Vec<&'static str>) {
 
 fn proactive() -> (Config, Vec<&'static str>) {
     let mut c = tcp();
-    c.recovery = Some(Arc::new(Proactive));
+    c.recovery = Some(Arc::new(Proactive::default()));
     let mut parts = TCP_PARTS.to_vec();
     parts
         .push("every data segment twice on the same path, the copy outside cwnd (mechanisms A5.5)");

@@ -16,10 +16,8 @@ pub struct TcpConfig {
     pub initial_window: InitialWindow,
     /// Upper limit of cwnd in segments; none by default.
     pub max_window: Option<u32>,
-    /// Initial slow-start threshold in bytes; unlimited by default (RFC 5681, section 3.1).
-    pub initial_ssthresh: Option<u64>,
-    /// What ends CUBIC's initial slow start apart from a loss; HyStart++ by default.
-    pub slow_start_exit: SlowStartExit,
+    /// Where slow start ends.
+    pub slow_start: SlowStart,
     /// Floor of the retransmission timeout (RFC 6298, rule 2.4; 1 s there, 200 ms in today's
     /// kernels and by default here).
     pub min_rto: Duration,
@@ -75,8 +73,8 @@ pub struct TcpConfig {
     /// Delay of acknowledgements (RFC 9293, section 3.8.6.3: below 500 ms). `None` acknowledges every segment
     /// at once.
     pub delayed_ack: Option<Duration>,
-    /// Restart from the initial window after an idle time of one RTO (RFC 5681, section 4.1).
-    pub idle_restart: bool,
+    /// What happens to cwnd after an idle time of one RTO.
+    pub idle_restart: IdleRestart,
     /// Keepalive probes (RFC 9293, section 3.8.4); off by default.
     pub keepalive: Option<Keepalive>,
     /// How long data (or a SYN) may stay unacknowledged before the connection is given up (RFC 9293, section
@@ -92,6 +90,31 @@ pub struct TcpConfig {
     pub fin_timeout: Duration,
     /// Maximum segment lifetime; TIME_WAIT lasts twice as long (RFC 9293, section 3.6.1: 2 min).
     pub msl: Duration,
+}
+
+/// Where slow start ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SlowStart {
+    /// Initial slow-start threshold in bytes; unlimited by default (RFC 5681, section 3.1).
+    pub initial_ssthresh: Option<u64>,
+    /// What ends CUBIC's initial slow start apart from a loss; HyStart++ by default.
+    pub exit: SlowStartExit,
+    /// Slow start also applies while cwnd equals ssthresh, and ends one segment above. RFC 5681, section 3.1,
+    /// allows both. Linux did so until version 4.2. Off by default.
+    pub through_ssthresh: bool,
+}
+
+/// What happens to cwnd if a subflow has been idle for longer than one RTO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IdleRestart {
+    /// Nothing.
+    Keep,
+    /// cwnd becomes at most the initial window (RFC 5681, section 4.1).
+    #[default]
+    InitialWindow,
+    /// cwnd halves for each RTO of idle time, but not below the initial window. Before that, ssthresh becomes at
+    /// least 3/4 of cwnd (RFC 2861, section 3.1; Linux `tcp_cwnd_restart`).
+    Decay,
 }
 
 /// The initial congestion window.
@@ -175,6 +198,10 @@ pub struct LossConfig {
     /// The least duration of the retransmission timer, whatever the timeout is. It is meant for senders that
     /// are notified of losses by other means. `None` by default.
     pub least_timer: Option<Duration>,
+    /// The timers of loss recovery expire only at multiples of this time, as a kernel's timers expire at ticks: a
+    /// timer is set at the last tick, and its duration is rounded up. RACK's timer is not affected. `None`, the
+    /// default, lets them expire exactly.
+    pub timer_tick: Option<Duration>,
 }
 
 /// The retransmission timeout at the start of the data. By default the handshake is the first measurement of the
@@ -242,8 +269,7 @@ impl Default for TcpConfig {
             mss: 1460,
             initial_window: InitialWindow::PerSubflow(10),
             max_window: None,
-            initial_ssthresh: None,
-            slow_start_exit: SlowStartExit::default(),
+            slow_start: SlowStart::default(),
             min_rto: Duration::from_millis(200),
             rto_floor: RtoFloor::default(),
             max_rto: Duration::from_secs(60),
@@ -263,7 +289,7 @@ impl Default for TcpConfig {
             ecn: EcnMode::Off,
             nagle: false,
             delayed_ack: None,
-            idle_restart: true,
+            idle_restart: IdleRestart::default(),
             keepalive: None,
             user_timeout: Duration::from_secs(300),
             persist_timeout: None,
@@ -289,6 +315,7 @@ impl Default for LossConfig {
             rescue: true,
             flight: ReductionBase::FlightSize,
             least_timer: None,
+            timer_tick: None,
         }
     }
 }

@@ -118,7 +118,7 @@ fn slow_start_of_a_gateway_ends_before_a_queue_of_one_round_trip_overflows() {
             o.delivered == BYTES && o.sent.losses == 0,
             "{rtt} ms: {o:?}"
         );
-        config.tcp.slow_start_exit = SlowStartExit::HyStart;
+        config.tcp.slow_start.exit = SlowStartExit::HyStart;
         let o = download(&config, paths, 0, (BYTES, LIMIT), &mut |_, _, _, _, _| ());
         assert!(
             o.sent.losses > 1000,

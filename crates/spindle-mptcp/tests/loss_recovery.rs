@@ -3,7 +3,7 @@
 mod script;
 
 use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
-use spindle_mptcp::{Config, EcnMode, InitialWindow, TailLossProbe, TcpState};
+use spindle_mptcp::{Config, EcnMode, IdleRestart, InitialWindow, TailLossProbe, TcpState};
 use spindle_units::Duration;
 use spindle_wire::{Ecn, Flags, Payload, Segment, Timestamps};
 
@@ -308,6 +308,45 @@ fn an_idle_restart_never_raises_cwnd() {
     let out = p.send(10 * MSS);
     assert_eq!(out.len() as u64, small / u64::from(MSS));
     assert_eq!(p.info().cwnd, small);
+}
+
+/// RFC 2861, section 3.1: cwnd halves for each RTO of idle time, and ssthresh is at least 3/4 of cwnd before.
+#[test]
+fn idle_time_halves_cwnd_per_rto_and_keeps_three_quarters_as_ssthresh() {
+    let mss = u64::from(MSS);
+    let mut config = window(2);
+    config.tcp.idle_restart = IdleRestart::Decay;
+    config.tcp.slow_start.initial_ssthresh = Some(4 * mss);
+    let (mut p, _) = sending(config, 60);
+    for upto in 1..=60 {
+        acked(&mut p, upto, &[]);
+    }
+    let before = p.info().cwnd;
+    assert!(before > 8 * mss, "{before}");
+    p.now += p.info().rto * 3 / 2;
+    p.send(MSS);
+    let info = p.info();
+    assert_eq!(info.cwnd, before / 2);
+    assert_eq!(info.ssthresh, before - before / 4);
+    acked(&mut p, 61, &[]);
+    p.now += Duration::from_secs(60);
+    p.send(MSS);
+    let least = 2 * mss;
+    assert_eq!(p.info().cwnd, least, "not below the initial window");
+}
+
+/// Linux: a timer is set at the last tick, and its duration is rounded up to ticks.
+#[test]
+fn retransmission_timer_with_ticks_expires_at_a_tick() {
+    for (min_rto, waited) in [(300_000, 299_700), (300_500, 300_700)] {
+        let mut config = window(1);
+        config.loss.timer_tick = Some(Duration::from_millis(1));
+        config.tcp.min_rto = Duration::from_micros(min_rto);
+        let mut p = Peer::establish(config);
+        p.now += Duration::from_micros(300);
+        p.send(MSS);
+        assert_eq!(p.wait().0, Duration::from_micros(waited));
+    }
 }
 
 /// A connection that negotiated classic ECN.

@@ -115,6 +115,7 @@ mod tests {
             max_window: u64::MAX,
             initial_ssthresh: u64::MAX,
             slow_start_exit: SlowStartExit::Loss,
+            through_ssthresh: false,
             stretch_acks: false,
         });
         controller.on_signal(Instant::ZERO, 80_000, Signal::Loss, &mut coupling);

@@ -152,6 +152,27 @@ pub(super) const VARIANTS: &[Group] = &[
                 "Early Retransmit after a quarter of an RTT, at least 2 ms",
             ),
             (
+                "rttvar-floor",
+                "the minimum RTO bounds only the part beyond the smoothed RTT",
+            ),
+            (
+                "slow-start-at-ssthresh",
+                "slow start also while cwnd equals ssthresh",
+            ),
+            (
+                "idle-decay",
+                "idle time halves cwnd for each RTO (RFC 2861)",
+            ),
+            (
+                "classic-hystart",
+                "CUBIC with HyStart (Ha and Rhee 2008), not HyStart++",
+            ),
+            ("timer-ticks", "timers expire at ticks of 1 ms"),
+            (
+                "authors-proactive",
+                "Proactive as in FUSO's authors' code: retransmissions twice, copies ECT",
+            ),
+            (
                 "late-rtt",
                 "no RTT measurement from the handshake, first RTO 1.5 s",
             ),

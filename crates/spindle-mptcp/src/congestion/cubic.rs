@@ -103,12 +103,14 @@ impl CubicController {
         let Some(exit) = &mut self.exit else {
             return self.window.slow_start(s.acked, reno::L);
         };
+        let segments = self.window.cwnd() / self.window.mss();
         let counted = self.window.counted(s.acked, hystart::L);
         let rest = self.window.slow_start(counted / exit.divisor(), hystart::L);
-        if exit.on_ack(s) {
+        let ends = exit.on_ack(s, segments);
+        if ends {
             self.window.end_slow_start();
         }
-        if !self.window.in_slow_start() {
+        if ends || !self.window.in_slow_start() {
             self.exit = None;
         }
         rest
@@ -410,6 +412,22 @@ mod tests {
             (path.cc.curve.w_max, path.cc.curve.k),
             (curve.w_max, curve.k)
         );
+    }
+
+    /// Linux 3.18 `hystart_update`: the first acknowledgement of a train that lasts longer than half of the RTT.
+    #[test]
+    fn classic_hystart_ends_slow_start_by_an_ack_train_without_a_longer_rtt() {
+        let mut p = parameters();
+        p.slow_start_exit = SlowStartExit::ClassicHyStart;
+        p.initial_window = 16 * MSS;
+        let mut path = Path::new(CubicController::new(&p));
+        path.rtt = Duration::from_millis(20);
+        for _ in 0..12 {
+            path.ack(MSS);
+            path.now += Duration::from_millis(1);
+        }
+        assert_eq!(path.cc.ssthresh() / MSS, 28, "the twelfth, after 11 ms");
+        assert!(path.cc.exit.is_none());
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Parameters {
     pub initial_ssthresh: u64,
     /// What ends CUBIC's initial slow start. All other controllers ignore it: only a loss or a mark ends theirs.
     pub slow_start_exit: SlowStartExit,
+    /// Whether slow start also applies while cwnd equals ssthresh, as RFC 5681, section 3.1, allows.
+    pub through_ssthresh: bool,
     /// Whether slow start counts every acknowledged byte. RFC 5681, equation 2, allows one segment per
     /// acknowledgement. If segments are coalesced, one acknowledgement stands for many segments (RFC 9406,
     /// section 4.2, leaves L unbounded for paced senders; Linux does so for all senders).

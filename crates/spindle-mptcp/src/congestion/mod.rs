@@ -8,6 +8,7 @@
 //! implement the same two traits.
 
 mod balia;
+mod classic_hystart;
 mod coupled;
 mod coupling;
 mod cubic;

@@ -1,6 +1,7 @@
 //! What ends CUBIC's initial slow start.
 
 use super::AckSample;
+use super::classic_hystart::ClassicHyStart;
 use super::hystart::HyStart;
 use super::recent_delay::RecentDelay;
 
@@ -15,6 +16,9 @@ pub enum SlowStartExit {
     /// The round-trip time grows within a round, in two rounds in a row. A paced sender notices a growing queue
     /// one round trip earlier than with HyStart++, before a queue of one round trip of data overflows.
     RecentDelay,
+    /// HyStart as in Linux 3.18 (Ha and Rhee 2008): a train of acknowledgements lasts as long as half of the
+    /// round-trip time, or the round-trip time has grown. Slow start ends at once.
+    ClassicHyStart,
 }
 
 /// The state of the mechanism that looks for a growing queue.
@@ -22,6 +26,7 @@ pub enum SlowStartExit {
 pub(super) enum ExitDetector {
     HyStart(HyStart),
     RecentDelay(RecentDelay),
+    ClassicHyStart(ClassicHyStart),
 }
 
 impl ExitDetector {
@@ -31,6 +36,7 @@ impl ExitDetector {
             SlowStartExit::Loss => None,
             SlowStartExit::HyStart => Some(Self::HyStart(HyStart::default())),
             SlowStartExit::RecentDelay => Some(Self::RecentDelay(RecentDelay::default())),
+            SlowStartExit::ClassicHyStart => Some(Self::ClassicHyStart(ClassicHyStart::default())),
         }
     }
 
@@ -39,14 +45,16 @@ impl ExitDetector {
         match self {
             Self::HyStart(h) => h.divisor(),
             Self::RecentDelay(d) => d.divisor(),
+            Self::ClassicHyStart(_) => 1,
         }
     }
 
-    /// Processes an acknowledgement. Returns true if slow start ends.
-    pub(super) fn on_ack(&mut self, s: &AckSample) -> bool {
+    /// Processes an acknowledgement that arrived at a cwnd of `segments`. Returns true if slow start ends.
+    pub(super) fn on_ack(&mut self, s: &AckSample, segments: u64) -> bool {
         match self {
             Self::HyStart(h) => h.on_ack(s),
             Self::RecentDelay(d) => d.on_ack(s),
+            Self::ClassicHyStart(h) => h.on_ack(s, segments),
         }
     }
 }

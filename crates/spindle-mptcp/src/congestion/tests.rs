@@ -18,6 +18,7 @@ pub(super) fn parameters() -> Parameters {
         max_window: u64::MAX,
         initial_ssthresh: u64::MAX,
         slow_start_exit: SlowStartExit::Loss,
+        through_ssthresh: false,
         stretch_acks: false,
     }
 }
@@ -276,6 +277,24 @@ fn undo_restores_the_window_after_a_repeated_timeout() {
     }
 }
 
+/// RFC 5681, section 3.1, allows both. Linux 3.18 compares with "less or equal".
+#[test]
+fn slow_start_at_ssthresh_grows_by_one_segment_for_the_first_ack() {
+    for through_ssthresh in [false, true] {
+        let p = Parameters {
+            initial_ssthresh: 10 * MSS,
+            through_ssthresh,
+            ..parameters()
+        };
+        let mut path = path(&Reno, p);
+        path.ack(MSS);
+        let expected = if through_ssthresh { 11 } else { 10 };
+        assert_eq!(path.cc.cwnd(), expected * MSS);
+        path.ack(MSS);
+        assert_eq!(path.cc.cwnd(), expected * MSS, "congestion avoidance");
+    }
+}
+
 #[test]
 fn on_idle_never_raises_cwnd() {
     for kind in built_in() {
@@ -353,10 +372,12 @@ proptest! {
             SlowStartExit::Loss,
             SlowStartExit::HyStart,
             SlowStartExit::RecentDelay,
+            SlowStartExit::ClassicHyStart,
         ]),
+        through_ssthresh in any::<bool>(),
         calls in prop::collection::vec(call(), 0..80),
     ) {
-        let p = Parameters { max_window, initial_ssthresh, slow_start_exit, subflow: 1, ..parameters() };
+        let p = Parameters { max_window, initial_ssthresh, slow_start_exit, through_ssthresh, subflow: 1, ..parameters() };
         let mut cc = built_in()[which].build(&p);
         let mut c = Coupling::new();
         let mut mss = MSS;

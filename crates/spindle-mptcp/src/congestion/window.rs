@@ -22,6 +22,8 @@ pub struct Window {
     /// The last reduction was a timeout, and the losses of that time are not yet repaired.
     after_timeout: bool,
     stretch_acks: bool,
+    /// Slow start also applies while cwnd equals ssthresh.
+    through_ssthresh: bool,
 }
 
 impl Window {
@@ -40,6 +42,7 @@ impl Window {
             before: None,
             after_timeout: false,
             stretch_acks: p.stretch_acks,
+            through_ssthresh: p.through_ssthresh,
         }
     }
 
@@ -58,9 +61,10 @@ impl Window {
         self.mss
     }
 
-    /// Whether cwnd is below ssthresh (RFC 5681, section 3.1).
+    /// Whether cwnd is below ssthresh, or equals it if slow start applies then. RFC 5681, section 3.1, allows
+    /// both.
     pub fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
+        self.cwnd < self.ssthresh || (self.through_ssthresh && self.cwnd == self.ssthresh)
     }
 
     /// The subflow's window for the coupling. During fast recovery cwnd may be inflated or still falling, so
@@ -83,13 +87,18 @@ impl Window {
 
     /// Slow start over `acked` bytes. At most `limit` segments count (RFC 5681, equation 2; RFC 3465's L),
     /// unless stretch acknowledgements are enabled. Returns the bytes left for congestion avoidance after
-    /// ssthresh is reached.
+    /// ssthresh is reached. If slow start also applies at ssthresh, it ends one segment above (Linux 3.18
+    /// `tcp_slow_start`).
     pub fn slow_start(&mut self, acked: u64, limit: u64) -> u64 {
         if !self.in_slow_start() {
             return acked;
         }
         let growth = self.counted(acked, limit);
-        let used = growth.min(self.ssthresh - self.cwnd);
+        let limit = match self.through_ssthresh {
+            true => self.ssthresh.saturating_add(self.mss),
+            false => self.ssthresh,
+        };
+        let used = growth.min(limit.saturating_sub(self.cwnd));
         self.grow(used);
         growth - used
     }
@@ -158,6 +167,12 @@ impl Window {
         self.set_cwnd(self.mss);
         self.credit = 0.0;
         self.after_timeout = true;
+    }
+
+    /// Raises ssthresh to at least 3/4 of cwnd (RFC 2861, section 3.1), so that slow start leads back to the
+    /// window that is reduced next.
+    pub fn raise_ssthresh(&mut self) {
+        self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
     }
 
     /// Removes the threshold because the state of the path is no longer known.

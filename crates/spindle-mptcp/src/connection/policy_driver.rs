@@ -2,7 +2,7 @@
 //! actions. It enforces the window rule and the at-most-once rule, whatever the policy requests.
 
 use spindle_units::Instant;
-use spindle_wire::{Packet, Segment};
+use spindle_wire::{Ecn, Packet, Segment};
 
 use super::Connection;
 use super::extensions::cofuso::sender::ParityRequest;
@@ -271,6 +271,7 @@ impl Connection {
                 of,
                 position,
                 window,
+                ect,
             } => {
                 let i = self.index(of)?;
                 let sent = self.subflows[i].tx.board.get(position)?;
@@ -278,7 +279,11 @@ impl Connection {
                 if window == Window::Inside && !self.subflows[i].tx.has_room(len) {
                     return None;
                 }
-                self.repeat(now, i, position, SendKind::Repeat)
+                let (id, mut seg) = self.repeat(now, i, position, SendKind::Repeat)?;
+                if ect && self.subflows[i].tx.ecn && !seg.payload.is_empty() {
+                    seg.ecn = Ecn::Ect0;
+                }
+                Some((id, seg))
             }
             Action::Parity { of, first, end } => self.send_parity(now, of, first, end),
             Action::BlockParity {

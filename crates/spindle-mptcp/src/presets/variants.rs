@@ -8,17 +8,18 @@ use std::sync::{Arc, LazyLock};
 use spindle_units::Duration;
 
 use crate::config::{Config, MultipathConfig};
-use crate::congestion::{self, ControllerFactory, Dctcp};
+use crate::congestion::{self, ControllerFactory, Dctcp, SlowStartExit};
 use crate::path_manager::{self, PathManager};
 use crate::recovery::{
-    CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, RecoveryFactory, WorstOf,
+    CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, Proactive, RecoveryFactory,
+    WorstOf,
 };
 use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
 use crate::stage::coding::{CodeKind, Samples, UnitSize};
 use crate::stage::reorder;
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig, Threshold};
-use crate::tcp_config::{EcnMode, LossConfig, ReductionBase};
+use crate::tcp_config::{EcnMode, IdleRestart, LossConfig, ReductionBase, RtoFloor};
 use crate::types::{Eligibility, SubflowId};
 
 use super::PROBE;
@@ -28,6 +29,10 @@ use super::scattered::newreno_loss;
 /// How long units wait for earlier ones with `in-order`. This is longer than the difference between two paths
 /// of an empty network, and shorter than a queue of long flows (256 packets at 1 Gbps: 3 ms; our choice).
 const HOLD: Duration = Duration::from_millis(2);
+
+/// The tick of a kernel with `CONFIG_HZ` 1000. With fewer ticks a minimum RTO of 5 ms (FUSO section 5.1) could not be
+/// set.
+const TICK: Duration = Duration::from_millis(1);
 
 /// A change of one choice of a configuration.
 #[derive(Clone, Debug)]
@@ -302,6 +307,20 @@ const OTHERS: &[Other] = others! {
     "er-delay", "each subflow: Early Retransmit waits for a quarter of an RTT, at least 2 ms, as in the testbed's kernel (Linux 3.18)",
         |c| c.loss.early_retransmit
             && c.loss.early_retransmit_delay.replace(Duration::from_millis(2)).is_none();
+    "rttvar-floor", "each subflow: the minimum RTO bounds only the part beyond the smoothed RTT, as in the testbed's kernel (Linux 3.18, tcp_rto_min)",
+        |c| { c.tcp.rto_floor = RtoFloor::Variation; true };
+    "slow-start-at-ssthresh", "each subflow: slow start also at cwnd = ssthresh, one segment beyond it, as in the testbed's kernel (Linux 3.18)",
+        |c| { c.tcp.slow_start.through_ssthresh = true; true };
+    "idle-decay", "each subflow: idle time halves cwnd for each RTO, ssthresh is at least 3/4 of cwnd before (RFC 2861), as in the testbed's kernel (Linux 3.18)",
+        |c| { c.tcp.idle_restart = IdleRestart::Decay; true };
+    "classic-hystart", "CUBIC leaves slow start by HyStart (Ha and Rhee 2008) instead of HyStart++, as in the testbed's kernel (Linux 3.18)",
+        |c| { c.tcp.slow_start.exit = SlowStartExit::ClassicHyStart; true };
+    "timer-ticks", "each subflow: timers of loss recovery expire at ticks of 1 ms, as in a kernel with 1000 Hz",
+        |c| { c.loss.timer_tick = Some(TICK); true };
+    "authors-proactive", "Proactive sends retransmissions twice, too, and copies of new data are ECT, as in FUSO's authors' code (mechanisms D1)",
+        |c| recovery(c, |p: &mut Proactive| {
+            *p = Proactive { repeats_retransmissions: true, ect_copies: true };
+        });
     "no-opportunistic", "no opportunistic retransmission and penalisation (mechanisms A5.6a)",
         |c| multipath(c, |m| m.opportunistic_retransmission = false);
     "dead-1", "a subflow is dead after 1 timeout, its data reinjected (mechanisms A5.6b's sensitivity)",
@@ -316,8 +335,9 @@ const OTHERS: &[Other] = others! {
         |c| metric(c, MetricKind::Authors);
     "authors-drain", "FUSO's metric as in the authors' code, mode 1: time to drain what is in flight; never over the worst path itself",
         |c| metric(c, MetricKind::DrainTime) && fuso(c, |f| f.elsewhere = true);
-    "literal-worst", "FUSO's worst path is that of all with data in flight, to the letter (FUSO section 3.2, Algorithm 1)",
-        |c| fuso(c, |f| f.worst_of = WorstOf::InFlight);
+    "literal-worst", "FUSO's or CoFUSO's worst path is that of all with data in flight, to the letter (FUSO section 3.2, Algorithm 1; CoFUSO section 3.1)",
+        |c| fuso(c, |f| f.worst_of = WorstOf::InFlight)
+            || cofuso(c, |s| s.worst_of = WorstOf::InFlight);
     "elsewhere", "FUSO's best path is never the worst itself",
         |c| fuso(c, |f| f.elsewhere = true);
     "tie-elsewhere", "among best paths that FUSO's metric holds for equal one that is not the worst itself",
@@ -484,6 +504,7 @@ mod tests {
         for v in variants() {
             let base = match v.name() {
                 "tlp-floor" => of("tlp"),
+                "authors-proactive" => of("proactive"),
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
                 "parities-3" => of("cofuso-xor"),
@@ -534,6 +555,8 @@ mod tests {
             ("tcp", "early"),
             ("mptcp", "elsewhere"),
             ("proactive", "authors"),
+            ("tcp", "authors-proactive"),
+            ("mptcp", "literal-worst"),
             ("tcp", "tlp-floor"),
             ("rack", "no-er"),
             ("rack", "er-delay"),

@@ -42,6 +42,8 @@ pub struct CoFuso {
     pub rate: CodingRate,
     /// Which segments may be copied once all are covered by parities, or if the peer decodes no parities.
     pub eligibility: Eligibility,
+    /// The subflows among which the worst is chosen.
+    pub worst_of: WorstOf,
     /// No segment is copied before parities cover everything in flight on all subflows. Otherwise the worst
     /// subflow's segments are copied once parities cover them, regardless of other subflows' segments
     /// (Algorithm 2 to the letter).
@@ -56,6 +58,7 @@ impl CoFuso {
         condition: PathQuality::TESTBED,
         rate: CodingRate::Dynamic,
         eligibility: Eligibility::Unacknowledged,
+        worst_of: WorstOf::Copyable,
         coding_first: false,
     };
 
@@ -178,7 +181,7 @@ impl CoFusoPolicy {
         let first = coding.then(|| choice::worst_where(view, ranking, to_be_coded));
         first
             .flatten()
-            .or_else(|| choice::worst(view, WorstOf::Copyable, ranking))
+            .or_else(|| choice::worst(view, self.settings.worst_of, ranking))
     }
 
     fn remember(&mut self, block: Block) {
@@ -510,6 +513,21 @@ mod tests {
                 ) => {}
                 (found, want) => panic!("{found:?}, want {want:?}"),
             }
+        }
+    }
+
+    /// CoFUSO section 3.1, Algorithm 1: the worst subflow is one of all with data in flight.
+    #[test]
+    fn worst_subflow_of_all_in_flight_with_nothing_to_protect_ends_the_round() {
+        for (worst_of, acts) in [(WorstOf::Copyable, true), (WorstOf::InFlight, false)] {
+            let settings = CoFuso {
+                worst_of,
+                ..CoFuso::TESTBED
+            };
+            let mut scene = Scene::new(settings, 3);
+            let s = &mut scene.subflows[1];
+            (s.sent, s.retransmitted, s.in_flight) = (100, 90, 1000);
+            assert_eq!(scene.ask() != Sent::None, acts, "{worst_of:?}");
         }
     }
 

@@ -238,6 +238,8 @@ pub enum Action {
         position: SubflowPosition,
         /// Whether it obeys the congestion window.
         window: Window,
+        /// Whether it is ECT if the connection uses ECN. Retransmissions are not (RFC 3168, section 6.1.5).
+        ect: bool,
     },
     /// Send one parity on subflow `of`: the XOR of those of its segments from position `first` up to `end` that
     /// are not acknowledged cumulatively. The parity takes no sequence space, is outside the congestion window

@@ -144,7 +144,7 @@ pub(crate) fn gateway(name: &str) -> Config {
     }
     c.tcp.min_rto = Duration::from_millis(200);
     c.tcp.rto_floor = RtoFloor::Variation;
-    c.tcp.slow_start_exit = SlowStartExit::RecentDelay;
+    c.tcp.slow_start.exit = SlowStartExit::RecentDelay;
     c.tcp.delayed_ack = Some(Duration::from_millis(40));
     c.tcp.autotune = true;
     c.tcp.send_buffer = 16 << 20;

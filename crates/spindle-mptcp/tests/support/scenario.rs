@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use spindle_mptcp::congestion;
 use spindle_mptcp::path_manager::{Endpoints, FullMesh, Passive, Ports};
 use spindle_mptcp::scheduler;
-use spindle_mptcp::{Config, EcnMode, InitialWindow, Keepalive, SubflowId, preset};
+use spindle_mptcp::{Config, EcnMode, IdleRestart, InitialWindow, Keepalive, SubflowId, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
@@ -288,7 +288,10 @@ impl Scenario {
         t.timestamps = e.options[0];
         t.sack &= e.options[1];
         t.window_scaling = e.options[2];
-        t.idle_restart = e.options[3];
+        t.idle_restart = match e.options[3] {
+            true => IdleRestart::InitialWindow,
+            false => IdleRestart::Keep,
+        };
         t.nagle = e.nagle;
         t.delayed_ack = e.delayed_ack.then(|| Duration::from_millis(40));
         if t.ecn == EcnMode::Off {

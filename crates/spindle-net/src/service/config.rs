@@ -111,7 +111,7 @@ pub fn wire_config(
     tcp.pacing = true;
     tcp.min_rto = MIN_RTO;
     tcp.rto_floor = RtoFloor::Variation;
-    tcp.slow_start_exit = SlowStartExit::RecentDelay;
+    tcp.slow_start.exit = SlowStartExit::RecentDelay;
     tcp.timestamps = true;
     tcp.sack = true;
     tcp.window_scaling = true;

@@ -334,7 +334,8 @@ impl Sender {
             return false;
         }
         let least = self.config.loss.early_retransmit_delay.unwrap_or_default();
-        let due = self.rtt.smoothed().map(|rtt| now + (rtt / 4).max(least));
+        let due = self.rtt.smoothed();
+        let due = due.map(|rtt| self.expiry(now, (rtt / 4).max(least)));
         match due.filter(|due| self.rto_at.is_none_or(|rto| rto > *due)) {
             Some(due) => self.reorder_at = Some(due),
             None => return self.detect_by_sack(now, threshold, flight, coupling),

@@ -32,6 +32,7 @@ use crate::subflow::loss::{
 };
 use crate::subflow::rtt::RttEstimator;
 use crate::subflow::scoreboard::{Scoreboard, Sent, SentMap, Uses};
+use crate::tcp_config::IdleRestart;
 use crate::types::SubflowPosition;
 use gates::Gates;
 use mtu_search::MtuSearch;
@@ -178,10 +179,20 @@ fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> B
         initial_window,
         subflow: index,
         max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
-        initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
-        slow_start_exit: t.slow_start_exit,
+        initial_ssthresh: t.slow_start.initial_ssthresh.unwrap_or(u64::MAX),
+        slow_start_exit: t.slow_start.exit,
+        through_ssthresh: t.slow_start.through_ssthresh,
         stretch_acks: config.coalesces(),
     })
+}
+
+/// When a timer expires whose clock counts ticks: the current tick and the rounded duration (Linux: `jiffies` and
+/// `usecs_to_jiffies`).
+#[cold] // only with ticks
+fn expiry_at_tick(now: Instant, wait: Duration, tick: Duration) -> Instant {
+    let tick = tick.as_nanos().max(1);
+    let ticks = (now.as_nanos() / tick).saturating_add(wait.as_nanos().div_ceil(tick));
+    Instant::from_nanos(ticks.saturating_mul(tick))
 }
 
 /// After more than one retransmission of the SYN or SYN/ACK the initial window is one segment. This is
@@ -526,16 +537,33 @@ impl Sender {
     /// Whether [`Self::check_idle`] would restart.
     pub(crate) fn restarts(&self, now: Instant) -> bool {
         let idle = self.last_sent.filter(|_| self.board.is_empty());
-        idle.is_some_and(|t| now.since(t) > self.rtt.rto()) && self.config.tcp.idle_restart
+        idle.is_some_and(|t| now.since(t) > self.rtt.rto())
+            && self.config.tcp.idle_restart != IdleRestart::Keep
     }
 
-    /// Restarts from the initial window if the subflow was idle for a retransmission timeout (RFC 5681,
-    /// section 4.1). Must be called before new data are sent.
+    /// Reduces cwnd as configured if the subflow was idle for a retransmission timeout (RFC 5681, section 4.1).
+    /// Must be called before new data are sent.
     pub(crate) fn check_idle(&mut self, now: Instant) {
-        if self.restarts(now) {
-            self.cc.on_idle(self.restart_window);
-            self.last_sent = None;
+        if !self.restarts(now) {
+            return;
         }
+        let window = match self.config.tcp.idle_restart {
+            IdleRestart::Decay => self.decay(now),
+            IdleRestart::Keep | IdleRestart::InitialWindow => self.restart_window,
+        };
+        self.cc.on_idle(window);
+        self.last_sent = None;
+    }
+
+    /// The window after an idle time: half of cwnd for each RTO, and at least the restart window. Raises ssthresh
+    /// first (RFC 2861, section 3.1).
+    #[cold] // only after an idle time
+    fn decay(&mut self, now: Instant) -> u64 {
+        self.cc.window_mut().raise_ssthresh();
+        let idle = self.last_sent.map_or(Duration::ZERO, |t| now.since(t));
+        let timeouts = idle.as_nanos() / self.rtt.rto().as_nanos().max(1);
+        let halved = self.cc.cwnd() >> timeouts.min(u64::from(u64::BITS - 1));
+        halved.max(self.restart_window)
     }
 
     /// Whether [`Self::next_repeat`] may return a segment.
@@ -648,7 +676,16 @@ impl Sender {
     fn arm_rto(&mut self, now: Instant) {
         let rto = self.rtt.rto();
         let wait = self.config.loss.least_timer.map_or(rto, |t| t.max(rto));
-        self.rto_at = (!self.board.is_empty()).then(|| now + wait);
+        self.rto_at = (!self.board.is_empty()).then(|| self.expiry(now, wait));
+    }
+
+    /// When a timer that is set now and lasts for `wait` expires.
+    #[inline]
+    pub(super) fn expiry(&self, now: Instant, wait: Duration) -> Instant {
+        match self.config.loss.timer_tick {
+            None => now + wait,
+            Some(tick) => expiry_at_tick(now, wait, tick),
+        }
     }
 
     /// The current smoothed RTT, for metrics.

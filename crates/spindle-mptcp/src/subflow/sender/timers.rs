@@ -46,7 +46,9 @@ impl Sender {
         self.tlp.at = wanted.then(|| {
             let until_rto = self.rto_at.map_or(self.rtt.rto(), |t| t.since(now));
             let single = self.board.outstanding() <= self.mss;
-            now + Tlp::timeout(config, self.rtt.smoothed(), single, until_rto)
+            let wait = Tlp::timeout(config, self.rtt.smoothed(), single, until_rto);
+            let at = self.expiry(now, wait);
+            self.rto_at.map_or(at, |rto| at.min(rto))
         });
     }
 
