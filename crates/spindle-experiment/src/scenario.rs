@@ -12,8 +12,8 @@ pub use crate::loss_models::{Direction, Loss, LossModel, ResponseLoss};
 use crate::rng::Streams;
 pub use crate::topologies::{Buffer, LinkSettings, NamedTopology, Topology};
 pub use crate::traffic::{
-    Arrivals, Ask, Background, BurstTimes, Connections, FirstPath, Incast, LongFlows, Matching,
-    Mix, NoTraffic, Observe, Pairing, Pairs, Requests, Starts, Traffic, TrafficMatrix,
+    Arrivals, Ask, Background, BurstTimes, Connections, Draw, FirstPath, Incast, LongFlows,
+    Matching, Mix, NoTraffic, Observe, Pairing, Pairs, Requests, Starts, Traffic, TrafficMatrix,
     TransferArrivals, Transfers,
 };
 use crate::traffic::{Plan, PlanError, PlanRequest};

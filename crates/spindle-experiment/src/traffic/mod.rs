@@ -40,7 +40,7 @@ pub use plan::{
 };
 pub use read::{load, observe};
 pub use requests::{Arrivals, Background, Connections, Pairing, Requests};
-pub use transfers::{TrafficMatrix, TransferArrivals, Transfers};
+pub use transfers::{Draw, TrafficMatrix, TransferArrivals, Transfers};
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 

@@ -57,13 +57,25 @@ pub enum TransferArrivals {
     /// This many per second in the whole network, one by one at random times, each from a host without a long
     /// transfer.
     Poisson(f64),
-    /// Several at once to one host. All hosts are drawn again each time.
+    /// Several at once to one host.
     Together {
         /// Number of hosts that send.
         senders: u32,
         /// Time between two such rounds, and before the first one.
         every: Duration,
+        /// How often the receiver and the senders are drawn.
+        draw: Draw,
     },
+}
+
+/// How often the receiver and the senders of [`TransferArrivals::Together`] are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Draw {
+    /// Once for each run. All rounds have the same receiver and the same senders (MMPTCP section 3.8).
+    Once,
+    /// Again for each round.
+    #[default]
+    EachRound,
 }
 
 impl Traffic for Transfers {
@@ -124,10 +136,17 @@ fn transfers(
                 flows.push(flow(at, ends, t.sizes.sample(&mut sizes)));
             }
         }
-        TransferArrivals::Together { senders, every } => {
+        TransferArrivals::Together {
+            senders,
+            every,
+            draw,
+        } => {
+            let mut drawn = Vec::new();
             let mut at = every;
             while at < t.duration {
-                let drawn = shuffled(members.len(), &mut pairs);
+                if drawn.is_empty() || draw == Draw::EachRound {
+                    drawn = shuffled(members.len(), &mut pairs);
+                }
                 let (sink, sources) = (drawn[0], &drawn[1..]);
                 for from in &sources[..sources.len().min(senders as usize)] {
                     let ends = (members[*from], members[sink]);
@@ -208,28 +227,7 @@ fn read(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Transfers> {
         (Some(2), None) => TrafficMatrix::Random,
         (_, None) => TrafficMatrix::Permutation,
     };
-    let coming = match (s.get::<f64>("rate")?, s.get::<u32>("senders")?) {
-        (Some(_), Some(_)) => {
-            let problem = "given together with rate, want only one of them";
-            return Err(s.error("senders", problem));
-        }
-        (_, Some(senders)) => {
-            let every: Duration = s.need("every")?;
-            if senders == 0 || senders as usize >= hosts.len() || every == Duration::ZERO {
-                let problem = format!("want 1 to {} at once, at times apart", hosts.len() - 1);
-                return Err(s.error("senders", problem));
-            }
-            TransferArrivals::Together { senders, every }
-        }
-        (rate, None) => {
-            let rate = rate.unwrap_or(0.0);
-            if !(0.0..=1e9).contains(&rate) {
-                let problem = format!("found {rate}, want transfers a second, 0 to 1e9");
-                return Err(s.error("rate", problem));
-            }
-            TransferArrivals::Poisson(rate)
-        }
-    };
+    let coming = arrivals(s, hosts.len())?;
     let background = place.background(s)?;
     let duration: Duration = s.need("duration")?;
     if duration == Duration::ZERO {
@@ -249,6 +247,41 @@ fn read(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Transfers> {
     })
 }
 
+/// When short transfers between `hosts` hosts start.
+fn arrivals(s: &Section<'_>, hosts: usize) -> Result<TransferArrivals> {
+    let draws = [("once", Draw::Once), ("each-round", Draw::EachRound)];
+    let (rate, senders) = (s.get::<f64>("rate")?, s.get::<u32>("senders")?);
+    let draw = s.choice("draw", &draws)?;
+    match (rate, senders, draw) {
+        (Some(_), Some(_), _) => {
+            let problem = "given together with rate, want only one of them";
+            Err(s.error("senders", problem))
+        }
+        (_, None, Some(_)) => Err(s.error("draw", "has a meaning with senders only")),
+        (_, Some(senders), draw) => {
+            let every: Duration = s.need("every")?;
+            if senders == 0 || senders as usize >= hosts || every == Duration::ZERO {
+                let problem = format!("want 1 to {} at once, at times apart", hosts - 1);
+                return Err(s.error("senders", problem));
+            }
+            let draw = draw.unwrap_or_default();
+            Ok(TransferArrivals::Together {
+                senders,
+                every,
+                draw,
+            })
+        }
+        (rate, None, None) => {
+            let rate = rate.unwrap_or(0.0);
+            if !(0.0..=1e9).contains(&rate) {
+                let problem = format!("found {rate}, want transfers a second, 0 to 1e9");
+                return Err(s.error("rate", problem));
+            }
+            Ok(TransferArrivals::Poisson(rate))
+        }
+    }
+}
+
 pub(super) fn register(catalog: &mut Catalog<dyn TrafficKind>) {
     let summary = "hosts send to hosts for a given time, some all the time (MMPTCP)";
     catalog.add("transfers", summary, Arc::new(Kind));
@@ -257,6 +290,9 @@ pub(super) fn register(catalog: &mut Catalog<dyn TrafficKind>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::Overrides;
+    use crate::library;
+    use crate::registry::Registry;
     use crate::traffic::Start;
     use crate::workload::Sizes;
 
@@ -277,6 +313,15 @@ mod tests {
             observe: Observe::default(),
         };
         transfers(&t, &hosts(30), &Streams::new(1, 0)).unwrap()
+    }
+
+    /// Twenty senders every half a second.
+    fn incast(draw: Draw) -> TransferArrivals {
+        TransferArrivals::Together {
+            senders: 20,
+            every: Duration::from_millis(500),
+            draw,
+        }
     }
 
     #[test]
@@ -317,13 +362,7 @@ mod tests {
                 .iter()
                 .all(|f| f.server == (f.client + 15) % 30)
         );
-        let incast = plan(
-            TrafficMatrix::Random,
-            TransferArrivals::Together {
-                senders: 20,
-                every: Duration::from_millis(500),
-            },
-        );
+        let incast = plan(TrafficMatrix::Random, incast(Draw::EachRound));
         let short: Vec<_> = incast.flows.iter().filter(|f| !f.background).collect();
         assert_eq!(short.len(), 3 * 20, "at 0.5, 1 and 1.5 s");
         for round in short.chunks(20) {
@@ -333,5 +372,57 @@ mod tests {
             from.dedup();
             assert_eq!(from.len(), 20);
         }
+    }
+
+    #[test]
+    fn hosts_drawn_once_are_the_same_in_every_round_of_a_run() {
+        let ends = |draw| {
+            let plan = plan(TrafficMatrix::Random, incast(draw));
+            let short = plan.flows.into_iter().filter(|f| !f.background);
+            let ends: Vec<_> = short.map(|f| (f.client, f.server)).collect();
+            let mut rounds: Vec<_> = ends.chunks(20).map(<[_]>::to_vec).collect();
+            rounds.dedup();
+            rounds
+        };
+        let (once, each) = (ends(Draw::Once), ends(Draw::EachRound));
+        assert_eq!(once.len(), 1);
+        assert_eq!(each.len(), 3);
+        assert_eq!(once[0], each[0], "the first round is the same");
+    }
+
+    /// The arrivals in a file with these keys, or the error about them.
+    fn read_arrivals(keys: &str) -> std::result::Result<TransferArrivals, String> {
+        let text = format!(
+            "transports = [\"tcp\"]\ntopology = {{ name = \"fuso-sim\" }}\n[traffic]\n\
+             kind = \"transfers\"\nsizes = \"70KB\"\nduration = \"2s\"\n{keys}"
+        );
+        let file = ("f.toml", text.as_str());
+        let here = std::path::Path::new(".");
+        let e = library::parse(&Registry::standard(), file, here, &Overrides::default())
+            .map_err(|e| e.to_string())?;
+        let traffic: &dyn std::any::Any = &*e.points[0].scenario.traffic;
+        Ok(traffic.downcast_ref::<Transfers>().unwrap().coming)
+    }
+
+    #[test]
+    fn draw_key_says_how_often_hosts_are_drawn_and_needs_senders() {
+        let with = "senders = 20\nevery = \"500ms\"\n";
+        for (key, draw) in [
+            ("", Draw::EachRound),
+            ("draw = \"each-round\"", Draw::EachRound),
+            ("draw = \"once\"", Draw::Once),
+        ] {
+            assert_eq!(read_arrivals(&format!("{with}{key}")), Ok(incast(draw)));
+        }
+        let wrong = read_arrivals("rate = 1.0\ndraw = \"once\"").unwrap_err();
+        assert!(
+            wrong.contains("traffic.draw") && wrong.contains("with senders only"),
+            "{wrong}"
+        );
+        let wrong = read_arrivals(&format!("{with}draw = \"never\"")).unwrap_err();
+        assert!(
+            wrong.contains("once") && wrong.contains("each-round"),
+            "{wrong}"
+        );
     }
 }
