@@ -44,7 +44,7 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     tcp.user_timeout = host.user_timeout;
     tcp.msl = host.msl;
     if host.max_window.is_some() {
-        tcp.max_window = host.max_window;
+        tcp.max_window.congestion = host.max_window;
     }
     tcp.slow_start.initial_ssthresh = host.initial_ssthresh;
     if let (Some(m), Some(most)) = (&mut config.multipath, host.join_spacing) {

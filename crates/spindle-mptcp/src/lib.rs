@@ -77,6 +77,6 @@ pub use subflow::TcpState;
 pub use subflow::sender::{SendCounters, SendKind};
 pub use tcp_config::{
     DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor,
-    SlowStart, TailLossProbe, TcpConfig,
+    SlowStart, TailLossProbe, TcpConfig, WindowLimits,
 };
 pub use types::{DataOffset, SubflowId, SubflowPosition};

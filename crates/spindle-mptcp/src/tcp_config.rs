@@ -14,8 +14,8 @@ pub struct TcpConfig {
     pub mss: u32,
     /// Initial congestion window.
     pub initial_window: InitialWindow,
-    /// Upper limit of cwnd in segments; none by default.
-    pub max_window: Option<u32>,
+    /// Upper limits of the windows; none by default.
+    pub max_window: WindowLimits,
     /// Where slow start ends.
     pub slow_start: SlowStart,
     /// Floor of the retransmission timeout (RFC 6298, rule 2.4; 1 s there, 200 ms in today's
@@ -138,6 +138,17 @@ impl InitialWindow {
             }
         }
     }
+}
+
+/// Upper limits of the windows of each subflow. By default there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WindowLimits {
+    /// Upper limit of cwnd, in segments.
+    pub congestion: Option<u32>,
+    /// Upper limit of the send window (SND.WND; RFC 9293, section 3.3.1), in bytes. The subflow has no more
+    /// unacknowledged bytes than this, even if the peer announces more and cwnd grows beyond it. With MPTCP the
+    /// data-level window is not affected. A limit below one segment counts as one segment.
+    pub send: Option<u64>,
 }
 
 /// Keepalive parameters (RFC 9293, section 3.8.4); the defaults are Linux's (`tcp_keepalive_time`,
@@ -268,7 +279,7 @@ impl Default for TcpConfig {
         Self {
             mss: 1460,
             initial_window: InitialWindow::PerSubflow(10),
-            max_window: None,
+            max_window: WindowLimits::default(),
             slow_start: SlowStart::default(),
             min_rto: Duration::from_millis(200),
             rto_floor: RtoFloor::default(),

@@ -12,7 +12,7 @@ use spindle_mptcp::{CloseReason, Config, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Segment};
 use support::apps::{App, End, Run};
-use support::{CLIENT, Hook, Net, Path, SERVER, endpoint};
+use support::{CLIENT, Hook, Net, Path, SERVER, endpoint, transfer};
 
 /// The client's second address, on the second path.
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
@@ -29,12 +29,16 @@ fn is_second(seg: &Segment) -> bool {
 
 /// A download over a path of 60 ms and one of 5 ms, one way. `hook` may change segments in transit.
 fn download(name: &str, hook: Hook) -> Run {
+    download_with(preset(name).expect("a preset").config, hook)
+}
+
+/// Like [`download`], but with this configuration at both ends.
+fn download_with(mut config: Config, hook: Hook) -> Run {
     let paths = vec![Path::clean(ms(60)), Path::clean(ms(5))];
     let mut net = Net::with_addresses(5, paths, [vec![SECOND], Vec::new()]);
     net.route = Some(Box::new(|p| usize::from(p.tcp().is_some_and(is_second))));
     net.keep_log = true;
     net.hook = Some(hook);
-    let mut config: Config = preset(name).expect("a preset").config;
     config.tcp.msl = ms(10);
     if let Some(m) = &mut config.multipath {
         m.path_manager = Arc::new(FullMesh);
@@ -100,6 +104,30 @@ fn sent_on_second(run: &Run, from: Duration) -> u64 {
     late.map(|l| l.segment.payload.len() as u64).sum()
 }
 
+/// The most unacknowledged bytes that the server had on one subflow, and on all subflows together. An
+/// acknowledgement counts from the time at which the client sent it, so the numbers are lower bounds.
+fn most_outstanding(run: &Run) -> (u32, u32) {
+    let mut ends: HashMap<Endpoint, (u32, u32)> = HashMap::new();
+    let (mut one, mut all) = (0, 0);
+    for l in &run.net.log {
+        let seg = &l.segment;
+        if l.side == CLIENT {
+            ends.entry(seg.src).or_insert((seg.ack.0, seg.ack.0)).0 = seg.ack.0;
+        } else if let Some((acked, sent)) = ends.get_mut(&seg.dst)
+            && !seg.payload.is_empty()
+        {
+            let end = (seg.seq + seg.payload.len() as u32).0;
+            if (end.wrapping_sub(*sent) as i32) > 0 {
+                *sent = end;
+            }
+            one = one.max(sent.wrapping_sub(*acked));
+            let outstanding = ends.values().map(|(acked, sent)| sent.wrapping_sub(*acked));
+            all = all.max(outstanding.filter(|n| *n < 1 << 31).sum());
+        }
+    }
+    (one, all)
+}
+
 /// Whether `seg` is a segment of the client on the second path outside the handshake.
 fn is_second_ack(side: usize, seg: &Segment) -> bool {
     side == CLIENT && is_second(seg) && seg.options.rare.is_none()
@@ -158,4 +186,30 @@ fn a_transfer_with_tiny_windows_on_all_subflows_completes_once_they_open() {
         }),
     );
     assert_eq!(overshoot(&run), 0);
+}
+
+#[test]
+fn send_window_limit_bounds_each_subflow_and_not_the_connection() {
+    const LIMIT: u32 = 65_535;
+    let of = |name, limit| {
+        let mut config = preset(name).expect("a preset").config;
+        config.tcp.max_window.send = limit;
+        most_outstanding(&download_with(config, Box::new(|_, _, _| true)))
+    };
+    for name in ["mptcp", "fuso", "mptcp-linux"] {
+        let (one, all) = of(name, Some(u64::from(LIMIT)));
+        assert!(one <= LIMIT && one > LIMIT - 1460, "{name}: {one}");
+        assert!(all > LIMIT, "{name}: {all}");
+        assert!(of(name, None).0 > 2 * LIMIT, "{name}");
+    }
+    let (one, all) = of("tcp", Some(u64::from(LIMIT)));
+    assert!(one == all && one <= LIMIT && one > LIMIT - 1460, "{one}");
+}
+
+#[test]
+fn send_window_limit_below_a_segment_allows_one_segment() {
+    let mut config = preset("tcp").expect("a preset").config;
+    config.tcp.max_window.send = Some(1);
+    let mut net = transfer::net(transfer::paths(1, Duration::ZERO));
+    transfer::transfer(&mut net, [&config, &config], CLIENT, 20_000);
 }

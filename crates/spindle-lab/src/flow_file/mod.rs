@@ -174,7 +174,7 @@ fn config(sack: bool) -> Config {
     tcp.mss = MSS;
     tcp.sack = sack;
     tcp.initial_window = InitialWindow::PerSubflow(10);
-    tcp.max_window = Some(WINDOW_CAP);
+    tcp.max_window.congestion = Some(WINDOW_CAP);
     // The receiver's window has the same cap, so that SACK recovery does not exceed it.
     tcp.receive_buffer = (WINDOW_CAP * MSS) as usize;
     tcp.min_rto = Duration::from_millis(10);

@@ -33,6 +33,8 @@ const HOLD: Duration = Duration::from_millis(2);
 /// The tick of a kernel with `CONFIG_HZ` 1000. With fewer ticks a minimum RTO of 5 ms (FUSO section 5.1) could not be
 /// set.
 const TICK: Duration = Duration::from_millis(1);
+/// The largest window without window scaling, in bytes (RFC 9293, section 3.1: the field has 16 bits).
+const UNSCALED_WINDOW: u64 = 65_535;
 
 /// A change of one choice of a configuration.
 #[derive(Clone, Debug)]
@@ -331,6 +333,8 @@ const OTHERS: &[Other] = others! {
         |c| c.tcp.data_rto.fixed.replace(Duration::from_millis(1500)).is_none();
     "joined-first", "new data wait while a join is unanswered, as where MMPTCP's authors' code goes round its subflows",
         |c| multipath(c, |m| m.wait_for_joins = true);
+    "window-64k", "each subflow: at most 65 535 unacknowledged bytes, as with a window that is not scaled (MMPTCP's authors' code)",
+        |c| c.tcp.max_window.send.replace(UNSCALED_WINDOW).is_none();
     "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (mechanisms D1)",
         |c| metric(c, MetricKind::Authors);
     "authors-drain", "FUSO's metric as in the authors' code, mode 1: time to drain what is in flight; never over the worst path itself",

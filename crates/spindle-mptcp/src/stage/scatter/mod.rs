@@ -3,7 +3,7 @@
 //!
 //! The peer finds the connection by the token on the segment ([`spindle_wire::Options::token`]), not by its
 //! ports. [`ScatterConfig`] states when a connection scatters and when it stops. The connection implements this
-//! (`connection/scatter.rs`).
+//! (`connection/extensions/packet_scatter.rs`).
 
 pub mod topology;
 

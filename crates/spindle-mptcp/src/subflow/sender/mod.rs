@@ -178,7 +178,10 @@ fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> B
         mss,
         initial_window,
         subflow: index,
-        max_window: t.max_window.map_or(u64::MAX, |w| u64::from(w) * mss),
+        max_window: t
+            .max_window
+            .congestion
+            .map_or(u64::MAX, |w| u64::from(w) * mss),
         initial_ssthresh: t.slow_start.initial_ssthresh.unwrap_or(u64::MAX),
         slow_start_exit: t.slow_start.exit,
         through_ssthresh: t.slow_start.through_ssthresh,
@@ -330,11 +333,13 @@ impl Sender {
     }
 
     /// The peer acknowledged everything below `ack` and announced a window of `window` bytes. The right edge
-    /// never moves to the left, because data that an earlier window allowed may still be in flight. Returns
-    /// whether the edge moved.
+    /// never moves to the left, because data that an earlier window allowed may still be in flight. A configured
+    /// [limit](crate::WindowLimits::send) makes the window smaller. Returns whether the edge moved.
     #[inline]
     pub(crate) fn on_window(&mut self, ack: SubflowPosition, window: u64) -> bool {
         let before = self.right_edge;
+        let limit = self.config.tcp.max_window.send;
+        let window = limit.map_or(window, |most| window.min(most.max(self.mss)));
         self.right_edge = before.max(ack + window);
         self.right_edge > before
     }
