@@ -29,7 +29,12 @@ macro_rules! reading {
 }
 
 /// All readings.
-pub const READINGS: &[Reading] = &[reading!("linux-3.18")];
+pub const READINGS: &[Reading] = &[
+    reading!("linux-3.18"),
+    reading!("ns-3"),
+    reading!("syn-3s"),
+    reading!("window-64k"),
+];
 
 /// The reading with that name, if it is one of each of these papers.
 ///
@@ -92,6 +97,8 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
+    use spindle_units::Duration;
+
     use super::*;
     use crate::file::Overrides;
     use crate::library;
@@ -129,6 +136,32 @@ mod tests {
             let config = crate::hosts::configure(registry.find(name).unwrap(), &scenario.host);
             assert_eq!(config.congestion.name(), "cubic", "{name}");
             assert!(config.loss.early_retransmit_delay.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn ns_3_reading_reaches_tcp_mptcp_and_mmptcp_in_every_experiment() {
+        let registry = Registry::standard();
+        let overrides = Overrides {
+            reading: Some(find("ns-3", &["mmptcp"]).unwrap()),
+            ..Overrides::default()
+        };
+        for experiment in library::of_paper("mmptcp").unwrap() {
+            let e = experiment.read(&registry, &overrides).unwrap();
+            for transport in ["tcp+newreno", "mptcp-8+newreno", "mmptcp"] {
+                let transport = registry.find(transport).unwrap();
+                for point in &e.points {
+                    let config = crate::hosts::configure(transport, &point.scenario.host);
+                    let tcp = &config.tcp;
+                    assert_eq!(tcp.initial_rto, Duration::from_secs(3));
+                    assert_eq!(tcp.data_rto.fixed, Some(Duration::from_millis(1500)));
+                    assert_eq!(tcp.max_window.send, Some(65_535));
+                    let Some(m) = &config.multipath else { continue };
+                    assert!(m.wait_for_joins && !m.opportunistic_retransmission);
+                    assert_eq!(m.dead_after_timeouts, u32::MAX);
+                    assert_eq!(m.scheduler.name(), "roundrobin");
+                }
+            }
         }
     }
 
