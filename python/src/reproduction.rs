@@ -38,9 +38,11 @@ impl Reproduction {
         joint
     }
 
-    /// The JSON of `spindle reproduce --json`.
-    fn to_json(&self) -> PyResult<String> {
+    /// The JSON of `spindle reproduce --json` at that scale.
+    fn to_json(&self, scale: &str) -> PyResult<String> {
         let reproduction = Verdicts {
+            scale: scale.to_owned(),
+            reading: None,
             experiments: self.verdicts.clone(),
             overview: self.overview(),
         };

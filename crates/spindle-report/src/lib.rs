@@ -9,6 +9,8 @@
 //! network. It follows the light or dark theme of its reader and is drawn for a desktop and for a phone. Every
 //! picture is also written next to the page as a separate SVG file.
 //!
+//! [`Register`] is a page of Markdown with the verdicts of several reproductions side by side.
+//!
 //! Runs of different versions or configurations are never shown side by side: [`ReportError`].
 
 mod claims;
@@ -23,6 +25,7 @@ mod page;
 pub mod palette;
 mod plot;
 pub mod present;
+mod register;
 mod runs;
 mod story;
 #[cfg(test)]
@@ -35,3 +38,4 @@ pub use model::{
     LineSeries, OracleDistance, RunGroup, RunList, RunRow, SeriesPoint, TransportResult,
 };
 pub use overview::{Overview, OverviewRow, OverviewScenario};
+pub use register::{Register, RegisterError};

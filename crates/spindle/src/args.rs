@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Reproduce figures and tables of the papers and check their claims
     Reproduce(Reproduce),
+    /// Write a page with the verdicts of several reproductions side by side
+    Register(Register),
     /// Run a reference flow file over a fat tree: speed and completion times
     Flows(Flows),
     /// Follow single flows of an experiment: the slowest ones, or one event by event
@@ -158,6 +160,12 @@ pub(crate) struct Reproduce {
     /// Write the verdicts as JSON to a file, or to standard output with -
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the hash and the verdict of each claim to a file; experiments that are not run keep their entries
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reading", "seed", "check_lock", "list"])]
+    pub(crate) write_lock: Option<PathBuf>,
+    /// Compare the hash and the verdict of each claim with those of such a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reading", "seed", "list"])]
+    pub(crate) check_lock: Option<PathBuf>,
     /// Take finished runs from --out instead of making them again
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
@@ -167,6 +175,16 @@ pub(crate) struct Reproduce {
     /// Threads; one per core if not given
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Register {
+    /// Files of `reproduce --json`: those of one scale and reading form a column
+    #[arg(value_name = "RESULTS.json", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The page, in Markdown; standard output if not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use spindle_experiment::ExperimentError;
 use spindle_experiment::library::UnknownName;
+use spindle_experiment::results::LockError;
 use spindle_lab::driver::RunError;
 use spindle_lab::sweep::SweepError;
+use spindle_report::RegisterError;
 
 /// Why a command ended early, in one line.
 #[derive(Debug)]
@@ -81,6 +83,25 @@ impl From<ExperimentError> for Failure {
 impl From<UnknownName> for Failure {
     fn from(e: UnknownName) -> Self {
         Self::Usage(e.to_string())
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(e: LockError) -> Self {
+        match e {
+            LockError::Io { path, source } => Self::file(&path, "read or write", &source),
+            LockError::Format { .. } | LockError::Scale { .. } => Self::Usage(e.to_string()),
+            LockError::Changed { .. } => Self::Other(e.to_string()),
+        }
+    }
+}
+
+impl From<RegisterError> for Failure {
+    fn from(e: RegisterError) -> Self {
+        match e {
+            RegisterError::Io { path, source } => Self::file(&path, "read", &source),
+            _ => Self::Usage(e.to_string()),
+        }
     }
 }
 

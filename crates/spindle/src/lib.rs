@@ -15,7 +15,7 @@
 //! # Commands
 //!
 //! - The lab: `compare` and `run` execute experiments in virtual time, `reproduce` those of the papers, `flows`
-//!   a reference flow file. `trace` follows single flows. `explain` shows what a transport consists of, and
+//!   a reference flow file. `register` puts verdicts of several reproductions side by side. `trace` follows single flows. `explain` shows what a transport consists of, and
 //!   `analyze` evaluates formulas of the papers.
 //! - The testbed: `testbed` runs an experiment file in real time, on kernel and Spindle hosts in network
 //!   namespaces.
@@ -90,6 +90,7 @@ where
         Command::Compare(c) => commands::compare::compare(&registry, &c),
         Command::Run(r) => commands::compare::run(&registry, &r),
         Command::Reproduce(r) => commands::reproduce::reproduce(&registry, &r),
+        Command::Register(r) => commands::register::register(&r),
         Command::Flows(f) => commands::flows::flows(&f),
         Command::Trace(t) => commands::trace::trace(&registry, &t),
         Command::Gateway(g) => commands::gateway::gateway(&registry, &g),

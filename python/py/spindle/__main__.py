@@ -148,7 +148,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     overview = gathered.overview()
     if overview is not None:
         _say(options, overview.rstrip("\n"))
-    _write(options, gathered.to_json())
+    _write(options, gathered.to_json(options.scale))
     return _code(gathered.all_well)
 
 

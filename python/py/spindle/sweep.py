@@ -141,9 +141,9 @@ class Reproduction:
         self.all_well &= results.all_well
         return self._native.add(results._native)
 
-    def to_json(self) -> str:
-        """The JSON of ``spindle reproduce --json``."""
-        return self._native.to_json()
+    def to_json(self, scale: str = "quick") -> str:
+        """The JSON of ``spindle reproduce --json`` at that scale."""
+        return self._native.to_json(scale)
 
     def overview(self) -> str | None:
         """The joint table as the command line prints it, if there is one."""

@@ -42,7 +42,7 @@ pub use test::{Findings, ReadTest, Test};
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::catalog::Catalog;
 use crate::metrics::Metric;
@@ -80,7 +80,7 @@ pub enum Kind {
 }
 
 /// The verdict on a claim, at 95 %.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It holds.
@@ -124,6 +124,8 @@ pub struct Claim {
     pub filter: Vec<Condition>,
     /// A remark that is added to every verdict, such as how an ambiguous sentence was read.
     pub note: Option<String>,
+    /// The claim's table in the file except for its `note`, in one canonical text form. It decides the claim's hash.
+    pub written: String,
 }
 
 /// A claim and its result.

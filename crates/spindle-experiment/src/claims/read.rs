@@ -41,10 +41,18 @@ impl Claim {
             metric,
             test,
             note: s.get("note")?,
+            written: written(&s),
         };
         s.finish()?;
         Ok(claim)
     }
+}
+
+/// The claim's table without its note, in its canonical form.
+fn written(s: &Section<'_>) -> String {
+    let mut table = s.table().clone();
+    table.remove("note");
+    table.canonical()
 }
 
 fn metric(s: &Section<'_>, metrics: &Catalog<&'static MetricSpec>) -> Result<Metric> {

@@ -59,6 +59,11 @@ impl<'a> Section<'a> {
         &self.node.origin
     }
 
+    /// The whole table.
+    pub(crate) const fn table(&self) -> &'a Node {
+        self.node
+    }
+
     /// The raw entry `key`.
     pub fn node(&self, key: &'static str) -> Option<&'a Node> {
         self.accepted.borrow_mut().push(key);

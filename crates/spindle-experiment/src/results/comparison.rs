@@ -3,6 +3,7 @@
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use super::registration::Registration;
 use super::runs::SweepResult;
 use crate::claims::{Claim, Outcome, PointView, evaluate};
 use crate::file::Experiment;
@@ -204,6 +205,10 @@ pub struct EngineSummary {
 pub struct Verdicts {
     /// The experiment's id.
     pub id: String,
+    /// The version that made the runs.
+    pub version: String,
+    /// The hashes of the claims and sizes, which were known before the runs.
+    pub registered: Registration,
     /// The claims.
     pub claims: Vec<Outcome>,
 }
@@ -390,6 +395,8 @@ pub fn verdicts(experiment: &Experiment, result: &SweepResult) -> Verdicts {
     let one = |claim: &Claim| evaluate(claim, &points);
     Verdicts {
         id: experiment.id.clone(),
+        version: result.version().to_owned(),
+        registered: Registration::of(experiment),
         claims: experiment.claims.iter().map(one).collect(),
     }
 }

@@ -2,7 +2,9 @@
 
 mod comparison;
 mod lines;
+mod lock;
 mod parallel;
+mod registration;
 mod runs;
 mod table;
 
@@ -12,6 +14,8 @@ pub use comparison::{
     value, verdicts,
 };
 pub use lines::{Lines, StoreError};
+pub use lock::{Difference, Lock, LockError, Locked, LockedClaim};
 pub use parallel::in_parallel;
+pub use registration::{RULES, Registration};
 pub use runs::{RunKey, SweepResult, TransportRuns, all_well, keys};
 pub use table::{table, verdict_table};

@@ -214,7 +214,10 @@ fn remarks(text: &mut String, t: &TransportSummary, width: usize) {
 
 /// Formats verdicts as a table for people.
 pub fn verdict_table(verdicts: &Verdicts) -> String {
-    let mut text = format!("{}\n", verdicts.id);
+    let mut text = format!(
+        "{} (claims and sizes {})\n",
+        verdicts.id, verdicts.registered.hash
+    );
     for claim in &verdicts.claims {
         let _ = writeln!(
             text,

@@ -38,6 +38,10 @@ impl Traffic for Incast {
         self.rounds
     }
 
+    fn size(&self) -> String {
+        format!("{} rounds", self.rounds)
+    }
+
     fn plan(&self, request: &PlanRequest<'_>) -> std::result::Result<Plan, PlanError> {
         incast(self, request.hosts, request.share(self.rounds))
     }

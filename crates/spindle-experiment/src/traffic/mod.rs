@@ -55,6 +55,11 @@ pub trait Traffic: Any + fmt::Debug + Send + Sync {
         1
     }
 
+    /// How much traffic a seed has, as the file states it: "300 flows", "10 rounds", "6.000s".
+    fn size(&self) -> String {
+        format!("{} flows", self.flows())
+    }
+
     /// Plans the flows of a run. The plan must depend on nothing but the traffic and the request.
     ///
     /// # Errors

@@ -79,6 +79,10 @@ pub enum Draw {
 }
 
 impl Traffic for Transfers {
+    fn size(&self) -> String {
+        self.duration.to_string()
+    }
+
     fn plan(&self, request: &PlanRequest<'_>) -> std::result::Result<Plan, PlanError> {
         transfers(self, request.hosts, request.streams)
     }

@@ -8,6 +8,11 @@ use crate::Overview;
 /// The JSON of `reproduce`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reproduction {
+    /// The name of the scale.
+    pub scale: String,
+    /// The reading of the papers. `None` is the default reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading: Option<String>,
     /// The experiments.
     pub experiments: Vec<Verdicts>,
     /// The table over the experiments that are scenarios of one joint table, if there are any.

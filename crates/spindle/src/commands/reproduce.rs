@@ -14,6 +14,7 @@ use spindle_report::present::{self, Provenance, Reproduction, Results};
 use spindle_report::{Figure, Overview};
 
 use super::compare::exit;
+use super::lock::LockStep;
 use super::{command, json_on_stdout, print, program, write_json};
 use crate::args::Reproduce;
 use crate::failure::Failure;
@@ -35,13 +36,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
     let mut overview = Overview::default();
     let mut code = ExitCode::SUCCESS;
     let reading = reading(args, &papers)?;
-    if let Some(reading) = reading.filter(|_| !quiet) {
-        print(&format!(
-            "reading {}: {}\n\n",
-            reading.name,
-            reading.title()?
-        ));
-    }
+    let lock = LockStep::of(args, scale(args))?;
     let read = |b: &&'static BuiltIn| Ok::<_, Failure>((*b, read(registry, b, args, reading)?));
     let chosen: Vec<_> = chosen.iter().map(read).collect::<Result<_, _>>()?;
     let shared = Shared::of(chosen.iter().map(|(_, e)| e), registry, &Options::default())?;
@@ -89,13 +84,16 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
             }
         }
     }
+    let reproduction = Reproduction {
+        scale: scale(args).name().to_owned(),
+        reading: args.reading.clone(),
+        experiments,
+        overview,
+    };
     if let Some(path) = &args.json {
-        let reproduction = Reproduction {
-            experiments,
-            overview,
-        };
         write_json(path, &reproduction)?;
     }
+    lock.finish(&reproduction.experiments)?;
     Ok(code)
 }
 
@@ -138,11 +136,7 @@ fn figure(
 ) -> Figure {
     let id = &results.experiment.id;
     let (points, parts) = (results.experiment.points.len(), results.experiment.parts());
-    let scale = match scale(args) {
-        Scale::Quick => "quick",
-        Scale::Full => "full",
-        Scale::Paper => "paper-scale",
-    };
+    let scale = scale(args).name();
     let program = program();
     let reading = args.reading.as_ref();
     let reading = reading.map_or_else(String::new, |name| format!(" --reading {name}"));
@@ -249,8 +243,12 @@ fn list(registry: &Registry, args: &Reproduce) -> Result<(), Failure> {
     };
     for built_in in listed {
         let e = read(registry, built_in, args, None)?;
+        let registered = match e.claims.len() {
+            0 => String::new(),
+            _ => format!("; claims and sizes {}", results::Registration::of(&e).hash),
+        };
         print(&format!(
-            "{:14} {} ({} points, {} transports, {} claims)\n",
+            "{:14} {} ({} points, {} transports, {} claims{registered})\n",
             e.id,
             e.title,
             e.points.len(),

@@ -143,6 +143,13 @@ impl Starts {
 }
 
 impl Traffic for Mix {
+    fn size(&self) -> String {
+        let flows = self.flows.map(|n| format!("{n} flows"));
+        let duration = self.duration.map(|d| d.to_string());
+        let parts: Vec<String> = flows.into_iter().chain(duration).collect();
+        parts.join(" in ")
+    }
+
     fn plan(&self, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan::mix(self, request)
     }
