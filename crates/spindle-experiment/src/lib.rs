@@ -37,7 +37,8 @@
 //!    what made a run.
 //! 6. [`claims`] represents the papers' claims and gives verdicts on them. [`bound`] computes the FUSO paper's
 //!    bound on timeouts.
-//! 7. [`results`] has runs as data, JSON and tables. [`flow_trace`] has the events of one flow.
+//! 7. [`results`] has runs as data, JSON and tables, the hashes of claims and sizes, and the lock of verdicts.
+//!    [`flow_trace`] has the events of one flow.
 
 pub mod bound;
 pub mod catalog;

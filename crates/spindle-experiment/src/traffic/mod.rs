@@ -55,7 +55,7 @@ pub trait Traffic: Any + fmt::Debug + Send + Sync {
         1
     }
 
-    /// How much traffic a seed has, as the file states it: "300 flows", "10 rounds", "6.000s".
+    /// How much traffic a seed has, as the file states it: "300 flows", "10 rounds", "6s".
     fn size(&self) -> String {
         format!("{} flows", self.flows())
     }
