@@ -20,10 +20,8 @@ struct Decrease {
     of: String,
     /// The others.
     against: Vec<String>,
-    /// Lower and upper end of the range.
+    /// Lower and upper end of the range, widened by the slack.
     between: (f64, f64),
-    /// How far outside the range still counts as "about".
-    slack: f64,
 }
 
 impl Decrease {
@@ -31,8 +29,7 @@ impl Decrease {
         Ok(Arc::new(Self {
             of: keys.text("of")?,
             against: keys.transports("against")?,
-            between: keys.range("between")?,
-            slack: keys.slack()?,
+            between: keys.change("between")?,
         }))
     }
 }
@@ -45,7 +42,7 @@ impl Test for Decrease {
 
     fn findings(&self, judge: &Judge<'_>) -> Findings {
         let of = &self.of;
-        let (low, high) = (self.between.0 - self.slack, self.between.1 + self.slack);
+        let (low, high) = self.between;
         let mut list = Vec::new();
         for point in judge.points {
             for other in &self.against {
@@ -73,10 +70,8 @@ struct Increase {
     of: String,
     /// The other.
     against: String,
-    /// Lower and upper end of the range.
+    /// Lower and upper end of the range, widened by the slack.
     between: (f64, f64),
-    /// How far outside the range still counts as "about".
-    slack: f64,
 }
 
 impl Increase {
@@ -84,8 +79,7 @@ impl Increase {
         Ok(Arc::new(Self {
             of: keys.text("of")?,
             against: keys.text("against")?,
-            between: keys.range("between")?,
-            slack: keys.slack()?,
+            between: keys.change("between")?,
         }))
     }
 }
@@ -97,7 +91,7 @@ impl Test for Increase {
 
     fn findings(&self, judge: &Judge<'_>) -> Findings {
         let (of, against) = (&self.of, &self.against);
-        let (low, high) = (self.between.0 - self.slack, self.between.1 + self.slack);
+        let (low, high) = self.between;
         let compare = |point| {
             let (_, _, found) = judge.paired(point, of, against, above)?;
             let i = found.interval();

@@ -18,11 +18,17 @@ pub enum Claimed {
     /// longer than the range.
     Range(f64, f64),
     /// Like [`Self::Range`], for a change. The comparison is tied if the interval contains "no change" and the
-    /// range does not.
+    /// range does not, or ends there.
     Change(f64, f64),
 }
 
 impl Claimed {
+    /// The largest of several changes, which a paper states as "up to". The slack on either side does not turn the
+    /// change into its opposite.
+    pub const fn up_to(most: f64, slack: f64) -> Self {
+        Self::Range((most - slack).max(0.0), most + slack)
+    }
+
     /// The ends of the range.
     const fn ends(self) -> (f64, f64) {
         match self {
@@ -42,7 +48,7 @@ impl Claimed {
             _ => i.low >= low && i.high <= high,
         };
         let short = (low..=high).contains(&value) && i.width() <= high - low;
-        let no_change = i.low <= 0.0 && i.high >= 0.0 && !(low..=high).contains(&0.0);
+        let no_change = i.low <= 0.0 && i.high >= 0.0 && !(low < 0.0 && high > 0.0);
         match self {
             _ if i.high < low || i.low > high => Verdict::Fails,
             Self::Change(..) if no_change => Verdict::Tied,
@@ -242,6 +248,17 @@ mod tests {
         assert_eq!(of(-0.01, 0.25, (0.3, 0.4)), Verdict::Fails);
         assert_eq!(of(0.41, 0.5, (0.3, 0.4)), Verdict::Fails);
         assert_eq!(of(-0.01, 0.02, (-0.078, 0.034)), Verdict::Holds);
+        assert_eq!(of(-0.01, 0.03, (0.0, 0.2)), Verdict::Tied);
+    }
+
+    #[test]
+    fn slack_of_an_up_to_claim_does_not_accept_the_opposite() {
+        let claimed = Claimed::up_to(0.026, 0.05);
+        assert_eq!(claimed, Claimed::Range(0.0, 0.076));
+        assert_eq!(
+            claimed.verdict(-0.02, interval(-0.03, -0.01)),
+            Verdict::Fails
+        );
     }
 
     fn findings(holds: usize, ties: usize, fails: &[f64]) -> Vec<Finding> {

@@ -7,11 +7,11 @@ use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 use crate::units;
 
-/// The metric grows with the axis to a power within the range (slope in a log-log plane).
+/// The metric of each transport grows with the axis to a power within the range (slope in a log-log plane).
 #[derive(Debug)]
 struct Growth {
-    /// The transport.
-    of: String,
+    /// Transports.
+    of: Vec<String>,
     /// The axis.
     axis: String,
     /// Range of the exponent.
@@ -20,7 +20,7 @@ struct Growth {
 
 fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
     Ok(Arc::new(Growth {
-        of: keys.text("of")?,
+        of: keys.transports("of")?,
         axis: keys.axis()?,
         between: keys.range("between")?,
     }))
@@ -28,11 +28,19 @@ fn read(keys: &Keys<'_>) -> Result<Arc<dyn Test>, ExperimentError> {
 
 impl Test for Growth {
     fn transports(&self) -> Vec<&str> {
-        vec![&self.of]
+        self.of.iter().map(String::as_str).collect()
     }
 
     fn findings(&self, judge: &Judge<'_>) -> Findings {
-        let (of, axis) = (&self.of, &self.axis);
+        let grow = |name: &String| self.finding(judge, name);
+        self.of.iter().map(grow).collect()
+    }
+}
+
+impl Growth {
+    /// The comparison of one transport.
+    fn finding(&self, judge: &Judge<'_>, of: &str) -> Result<Finding, String> {
+        let axis = &self.axis;
         let mut xs = Vec::new();
         for point in judge.points {
             let x = point
@@ -68,7 +76,7 @@ impl Test for Growth {
             i.low, i.high, between.0, between.1
         );
         let claimed = Claimed::Within(between.0, between.1);
-        Ok(vec![Finding::new(claimed, &found, text)])
+        Ok(Finding::new(claimed, &found, text))
     }
 }
 

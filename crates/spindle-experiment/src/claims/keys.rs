@@ -102,6 +102,20 @@ impl<'a> Keys<'a> {
         Ok(self.optional_quantity("slack")?.unwrap_or(SLACK))
     }
 
+    /// The range at `key` of how much lower or higher something is, widened on both sides by [`Self::slack`]. The
+    /// slack does not turn a change into its opposite: a range above 0 stays at or above 0, and one below 0 stays at
+    /// or below 0.
+    ///
+    /// # Errors
+    /// If the entry is not a range, or the slack is not a quantity.
+    pub fn change(&self, key: &'static str) -> Result<(f64, f64)> {
+        let (low, high) = self.range(key)?;
+        let slack = self.slack()?;
+        let least = if low > 0.0 { 0.0 } else { f64::NEG_INFINITY };
+        let most = if high < 0.0 { 0.0 } else { f64::INFINITY };
+        Ok(((low - slack).max(least), (high + slack).min(most)))
+    }
+
     /// A range: two quantities, the lower first.
     ///
     /// # Errors

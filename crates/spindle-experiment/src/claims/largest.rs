@@ -36,14 +36,14 @@ impl Direction {
     }
 }
 
-/// `of` is lower, or higher, by up to `up_to` than any of the others. The largest reduction `(other - of) /
-/// other`, or increase `(of - other) / other`, over all points and others is about `up_to`, neither less nor
-/// more.
+/// Each of `of` is lower, or higher, by up to `up_to` than any of the others. The largest reduction `(other - of) /
+/// other`, or increase `(of - other) / other`, over all points, transports and others is about `up_to`, neither
+/// less nor more.
 #[derive(Debug)]
 struct Largest {
     direction: Direction,
-    /// The transport.
-    of: String,
+    /// Transports.
+    of: Vec<String>,
     /// The others.
     against: Vec<String>,
     /// The largest change claimed, 0 or more.
@@ -56,7 +56,7 @@ impl Largest {
     fn read(keys: &Keys<'_>, direction: Direction) -> Result<Arc<dyn Test>, ExperimentError> {
         Ok(Arc::new(Self {
             direction,
-            of: keys.text("of")?,
+            of: keys.transports("of")?,
             against: keys.transports("against")?,
             up_to: keys.quantity("up_to")?,
             slack: keys.slack()?,
@@ -66,23 +66,26 @@ impl Largest {
 
 impl Test for Largest {
     fn transports(&self) -> Vec<&str> {
-        let all = std::iter::once(&self.of).chain(&self.against);
+        let all = self.of.iter().chain(&self.against);
         all.map(String::as_str).collect()
     }
 
     fn findings(&self, judge: &Judge<'_>) -> Findings {
-        let (direction, of, up_to) = (self.direction, &self.of, self.up_to);
+        let (direction, up_to) = (self.direction, self.up_to);
         let mut pairs = Vec::new();
         for point in judge.points {
-            let pool = judge.pool(point, of)?;
-            for other in &self.against {
-                pairs.push((point, other, pool, judge.pool(point, other)?));
+            for name in &self.of {
+                let pool = judge.pool(point, name)?;
+                for other in &self.against {
+                    let place = format!("{name} against {other} at {}", point.label());
+                    pairs.push((place, pool, judge.pool(point, other)?));
+                }
             }
         }
-        let runs = pairs.iter().map(|(_, _, p, _)| p.runs()).min().unwrap_or(0);
+        let runs = pairs.iter().map(|(_, p, _)| p.runs()).min().unwrap_or(0);
         if pairs
             .iter()
-            .any(|(_, _, a, b)| a.runs() != runs || b.runs() != runs)
+            .any(|(_, a, b)| a.runs() != runs || b.runs() != runs)
         {
             return Err("the transports have different numbers of runs".to_owned());
         }
@@ -93,22 +96,20 @@ impl Test for Largest {
         let best = |w: &[u32]| {
             pairs
                 .iter()
-                .filter_map(|(_, _, a, b)| one(a, b, w))
+                .filter_map(|(_, a, b)| one(a, b, w))
                 .max_by(f64::total_cmp)
         };
         let all = vec![1; runs];
         let Some(value) = best(&all) else {
             return Err("the others' values are all zero".to_owned());
         };
-        let (_, _, first, _) = pairs.first().ok_or("there is no point")?;
+        let (_, first, _) = pairs.first().ok_or("there is no point")?;
         let found = Measured::new(judge.estimate(first, best)?);
         let i = found.interval();
         let place = pairs
             .iter()
-            .find(|(_, _, a, b)| one(a, b, &all) == Some(value))
-            .map_or_else(String::new, |(p, o, _, _)| {
-                format!(", against {o} at {}", p.label())
-            });
+            .find(|(_, a, b)| one(a, b, &all) == Some(value))
+            .map_or_else(String::new, |(place, ..)| format!(", {place}"));
         let show = |v: f64| units::percent((v * 1e3).round() / 1e3);
         let text = format!(
             "largest {} {} [{} to {}]{place}; claimed about {}",
@@ -118,7 +119,7 @@ impl Test for Largest {
             show(i.high),
             show(up_to)
         );
-        let claimed = Claimed::Range(up_to - self.slack, up_to + self.slack);
+        let claimed = Claimed::up_to(up_to, self.slack);
         Ok(vec![Finding::new(claimed, &found, text)])
     }
 }

@@ -23,6 +23,7 @@ mod keys;
 mod largest;
 mod limits;
 mod not_checkable;
+mod onset;
 mod order;
 mod points;
 mod read;
@@ -58,6 +59,7 @@ pub fn built_in() -> Catalog<ReadTest> {
         similar::register,
         bound::register,
         growth::register,
+        onset::register,
         shape::register,
         points::register,
         best::register,

@@ -53,8 +53,8 @@ fn change(keys: &Keys<'_>) -> Result<Change, ExperimentError> {
     let slack = keys.slack()?;
     match (s.node("between"), keys.optional_quantity("up_to")?) {
         (Some(_), None) => {
-            let (from, to) = keys.range("between")?;
-            Ok(Change::Between(from - slack, to + slack))
+            let (from, to) = keys.change("between")?;
+            Ok(Change::Between(from, to))
         }
         (None, Some(most)) => Ok(Change::UpTo(most, slack)),
         (None, None) if !given => Ok(Change::Any),
@@ -188,7 +188,7 @@ impl Judge<'_> {
             place.map_or_else(String::new, |p| self.describe(p)),
             percent(most)
         );
-        let claimed = Claimed::Range(most - slack, most + slack);
+        let claimed = Claimed::up_to(most, slack);
         Ok(Finding::new(claimed, &found, text))
     }
 

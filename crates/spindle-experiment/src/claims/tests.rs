@@ -580,7 +580,7 @@ fn highest_and_largest_increase_tests_hold_or_fail() {
     let o = increase("48%");
     assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
     assert!(o.why.starts_with("largest increase 45% ["), "{}", o.why);
-    assert!(o.why.contains(", against fuso at loss 1%"), "{}", o.why);
+    assert!(o.why.contains(", tcp against fuso at loss 1%"), "{}", o.why);
     assert_eq!(increase("60%").verdict, Verdict::Fails);
 }
 
@@ -638,4 +638,36 @@ fn claim_on_a_percentile_of_too_few_flows_is_not_checkable_and_says_how_many_it_
     for enough in ["fct.p99", "fct.p90", "fct.mean"] {
         assert_eq!(of(enough).verdict, Verdict::Holds, "{enough}");
     }
+}
+
+#[test]
+fn onset_holds_only_if_the_metric_is_zero_below_and_above_zero_beyond() {
+    let claim = "[[claims]]\nid = \"c\"\nkind = \"ordering\"\ntext = \"t\"\n\
+                 metric = \"timeout_fraction\"\ntest = \"onset\"\nof = \"tcp\"\naxis = \"loss\"\n\
+                 at = \"1.5%\"\nnone = \"1%\"";
+    let experiment = experiment(claim).unwrap();
+    let of = |timeouts: [f64; 2]| {
+        let pools = timeouts.map(|t| vec![("tcp".to_owned(), runs(1000.0, t))]);
+        let points = experiment.points.iter().zip(&pools);
+        let points: Vec<PointView<'_>> = points
+            .map(|(p, pools)| PointView {
+                set: &p.set,
+                scenario: &p.scenario,
+                pools,
+            })
+            .collect();
+        evaluate(&experiment.claims[0], &points).verdict
+    };
+    assert_eq!(of([0.0, 0.2]), Verdict::Holds);
+    assert_eq!(of([0.2, 0.2]), Verdict::Fails, "it sets in before");
+    assert_eq!(of([0.0, 0.0]), Verdict::Tied, "no event was seen beyond");
+}
+
+#[test]
+fn slack_of_a_decrease_does_not_accept_an_increase() {
+    let claim = "metric = \"fct.mean\"\ntest = \"decrease\"\nof = \"fuso\"\nagainst = \"tcp\"\n\
+                 between = [\"2%\", \"20%\"]";
+    let of = |mean| check(claim, &[("fuso", mean, 0.0), ("tcp", 1000.0, 0.0)]).verdict;
+    assert_eq!(of(990.0), Verdict::Holds, "1 % is about 2 %");
+    assert_eq!(of(1010.0), Verdict::Fails, "it is higher");
 }

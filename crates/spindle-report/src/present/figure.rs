@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use spindle_experiment::claims::point_bound;
+use spindle_experiment::claims::{Claim, point_bound};
 use spindle_experiment::flow_trace::FlowTrace;
 use spindle_experiment::library::Paper;
 use spindle_experiment::metrics::Metric;
@@ -41,6 +41,13 @@ pub fn figure(
                 metrics.push(*metric);
             }
         }
+    }
+    // Without a claim that runs can check, the columns are all that the experiment shows.
+    let checkable = |claim: &Claim| claim.test.not_checkable().is_none();
+    if !experiment.claims.iter().any(checkable) {
+        let columns = experiment.columns.iter().map(|(_, metric)| *metric);
+        let columns: Vec<Metric> = columns.filter(|m| !metrics.contains(m)).collect();
+        metrics.extend(columns);
     }
     let plots = metrics
         .into_iter()
