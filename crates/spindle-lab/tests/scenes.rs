@@ -5,7 +5,9 @@ mod support;
 
 use spindle_experiment::metrics::RunResult;
 use spindle_experiment::registry::Registry;
+use spindle_experiment::{Overrides, library};
 use spindle_lab::driver::{RunRequest, run};
+use spindle_lab::sweep::{Options, execute};
 
 use support::experiment;
 
@@ -224,5 +226,28 @@ fn joins_need_no_data_from_the_server() {
             "{transport} {:?}",
             r.fct_ns
         );
+    }
+}
+
+/// 64 KB times the fan-out at 1 Gbps: 15.36 ms at a fan-out of 30.
+#[test]
+fn incast_round_of_fuso_fig6_is_no_faster_than_the_wire() {
+    let file = library::find("fuso-fig6").unwrap();
+    let overrides = Overrides {
+        seeds: Some("1".to_owned()),
+        transports: Some("tcp,tlp,repflow,proactive,mptcp,fuso".to_owned()),
+        set: vec![
+            "traffic.rounds=1".to_owned(),
+            "sweep.fanout=[30]".to_owned(),
+        ],
+        ..Overrides::default()
+    };
+    let registry = Registry::standard();
+    let experiment = file.read(&registry, &overrides).unwrap();
+    let result = execute(&experiment, &registry, &Options::default()).unwrap();
+    for transport in &result.points[0] {
+        let times = transport.runs.iter().flat_map(|run| &run.fct_ns);
+        let fastest = times.min().unwrap();
+        assert!(*fastest > 15_360_000, "{}: {fastest} ns", transport.name);
     }
 }
