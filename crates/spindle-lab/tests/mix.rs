@@ -323,6 +323,17 @@ fn waiting_and_overtaking_depend_on_the_balancer() {
     assert_eq!(nothing.fct_ns, ecmp.fct_ns, "observing changes nothing");
 }
 
+/// CAPS appendix B: the decoder of coded flows removes the disorder within units.
+#[test]
+fn disorder_of_coded_flows_is_measured_above_the_decoder() {
+    let run = observed("caps+k-window@caps", "\"paths\"");
+    let short = run.observed.paths.unwrap().short;
+    assert!(short.overtaken > 0 && short.decoded > 0, "{short:?}");
+    let on_the_wire = short.overtaken as f64 / short.packets as f64;
+    let disorder = metric(&run, "disorder.short").unwrap();
+    assert!(disorder < on_the_wire, "{disorder} {on_the_wire}");
+}
+
 /// Bytes over the spines, each over two of their links, equal the bytes that the long flows are reported to
 /// have received.
 #[test]

@@ -18,7 +18,7 @@ use spindle_mptcp::stage::coding::{
 use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{Config, preset};
 use spindle_units::Duration;
-use spindle_wire::{CodedKind, CodedPacket, ExperimentId, Flags, Payload, Segment};
+use spindle_wire::{CodedKind, CodedPacket, ExperimentId, Flags, Packet, Payload, Segment};
 use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
 use support::{CLIENT, CodedHook, Logged, LoggedCoded, Net, SERVER};
@@ -194,6 +194,29 @@ fn reordering_within_a_unit_causes_no_retransmission() {
     });
     let total = run(&windows);
     assert_eq!((total.retransmissions, total.timeouts), (0, 0));
+}
+
+/// The server's counters of decoded and disordered segments, if packets that `slow` selects by unit and index take
+/// a path that is 400 us slower.
+fn decoded_and_disordered(slow: impl Fn(u16, u8) -> bool + 'static) -> (u64, u64) {
+    let mut net = net(paths(2, Duration::from_micros(400)));
+    net.route = Some(Box::new(move |packet| match packet {
+        Packet::Coded(coded) => {
+            usize::from(symbol(coded).is_some_and(|(unit, .., index)| slow(unit, index)))
+        }
+        Packet::Tcp(_) => 0,
+    }));
+    let [_, got] = send(&mut net, &coded(4, 0), 20_000);
+    (got.segments_decoded, got.segments_disordered)
+}
+
+#[test]
+fn segments_are_disordered_only_if_a_later_unit_was_decoded_before() {
+    let (all, disordered) = decoded_and_disordered(|_, index| index == 0);
+    assert!(all >= 14, "14 segments or more: {all}");
+    assert_eq!(disordered, 0, "packets of a unit have no order");
+    let (_, disordered) = decoded_and_disordered(|unit, _| unit == 1);
+    assert_eq!(disordered, 4, "the segments of the second unit");
 }
 
 #[test]

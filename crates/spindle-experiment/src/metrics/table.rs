@@ -586,7 +586,11 @@ fn queueing(waits: WaitsOfClass) -> (f64, f64) {
     (waits.queueing_ns as f64 / 1e3, waits.packets as f64)
 }
 
-/// The share of data packets that were overtaken by a packet of their flow that was sent later.
+/// The share of data packets that TCP received after a packet of their flow that was sent later. Coded packets have
+/// no order, so that segments count as they leave the decoder.
 fn disorder(waits: WaitsOfClass) -> (f64, f64) {
-    (waits.overtaken as f64, waits.packets as f64)
+    match waits.decoded {
+        0 => (waits.overtaken as f64, waits.packets as f64),
+        decoded => (waits.decoded_disordered as f64, decoded as f64),
+    }
 }

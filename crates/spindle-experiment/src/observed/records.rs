@@ -138,6 +138,12 @@ pub struct WaitsOfClass {
     pub queueing_ns: u64,
     /// Of the packets, those that arrived after a packet of the same flow that was sent later.
     pub overtaken: u64,
+    /// Segments that a decoder passed up to TCP. 0 if the packets are not coded.
+    #[serde(default, skip_serializing_if = "none")]
+    pub decoded: u64,
+    /// Of the decoded segments, those that TCP received after a segment of the same flow that was encoded later.
+    #[serde(default, skip_serializing_if = "none")]
+    pub decoded_disordered: u64,
 }
 
 /// What applications received over the links of a group while flows were counted.
@@ -252,4 +258,8 @@ pub struct WindowsOfClass {
     pub packets: u64,
     /// The congestion window of the subflow that sent each packet, in full segments, summed.
     pub segments: f64,
+}
+
+fn none(n: &u64) -> bool {
+    *n == 0
 }

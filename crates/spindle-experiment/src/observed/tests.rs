@@ -111,6 +111,7 @@ fn observed_run(n: u64) -> RunResult {
                 packets: 10 * n,
                 queueing_ns: 50_000 * n,
                 overtaken: n,
+                ..WaitsOfClass::default()
             },
             long: WaitsOfClass::default(),
             available: 40,
@@ -210,4 +211,28 @@ fn network_and_coding_observations_are_summed_over_runs() {
     let queueing = Metric::parse("queueing.short").expect("a name");
     assert_eq!(queueing.show(5.0), "5.000 us");
     assert!(queueing.unit() == "us" && !queueing.is_share());
+}
+
+#[test]
+fn disorder_of_coded_packets_is_that_of_the_decoded_segments() {
+    let run = |decoded: u64| RunResult {
+        observed: Observations {
+            paths: Some(PathsOfFlows {
+                short: WaitsOfClass {
+                    packets: 100,
+                    overtaken: 40,
+                    decoded,
+                    decoded_disordered: decoded / 10,
+                    ..WaitsOfClass::default()
+                },
+                ..PathsOfFlows::default()
+            }),
+            ..Observations::default()
+        },
+        ..RunResult::default()
+    };
+    let disorder = Metric::parse("disorder.short").expect("a name");
+    let of = |decoded| of_runs(&[run(decoded)], disorder, &[1]);
+    assert_eq!(of(0), Some(0.4), "the packets are not coded");
+    assert_eq!(of(50), Some(0.1));
 }

@@ -34,6 +34,8 @@ pub(super) struct Observing {
     units: Units,
     /// Totals at the time when flows started to count.
     coding: CodingOfFlows,
+    /// See [`decoded`].
+    decoded: (u64, u64),
     units_before: UnitsOfFlows,
     arrived: Arrived,
 }
@@ -48,6 +50,7 @@ impl Observing {
             burst: Vec::new(),
             units: Units::default(),
             coding: CodingOfFlows::default(),
+            decoded: (0, 0),
             units_before: UnitsOfFlows::default(),
             arrived: Arrived::new(),
         }
@@ -66,6 +69,7 @@ impl Observing {
         self.since = Some(now);
         if self.what.paths {
             world.simulation.watch(&WatchConfig::default());
+            self.decoded = decoded(&world.stacks);
         }
         if self.what.coding {
             self.coding = coding(&world.stacks);
@@ -142,7 +146,12 @@ impl Observing {
             result.observed.packets = Some(self.packets);
         }
         if self.what.paths {
-            result.observed.paths = Some(paths(simulation));
+            let mut paths = paths(simulation);
+            let (all, disordered) = decoded(&world.stacks);
+            // Only short flows are coded.
+            paths.short.decoded = all - self.decoded.0;
+            paths.short.decoded_disordered = disordered - self.decoded.1;
+            result.observed.paths = Some(paths);
         }
         if self.what.goodput {
             let arrived = app.arrived(&world.stacks);
@@ -237,6 +246,7 @@ fn paths(simulation: &Simulation<BoxedPacket>) -> PathsOfFlows {
         packets: class.packets,
         queueing_ns: class.queueing.as_nanos(),
         overtaken: class.disordered,
+        ..WaitsOfClass::default()
     };
     let leaves = seen.leaves.iter();
     PathsOfFlows {
@@ -245,6 +255,17 @@ fn paths(simulation: &Simulation<BoxedPacket>) -> PathsOfFlows {
         available: leaves.clone().map(|l| l.slots * u64::from(l.uplinks)).sum(),
         used: leaves.map(|l| l.used).sum(),
     }
+}
+
+/// Segments that the decoders of all hosts have passed up so far, and those of them that were out of order.
+fn decoded(stacks: &[Stack]) -> (u64, u64) {
+    stacks.iter().fold((0, 0), |(all, disordered), stack| {
+        let coding = stack.counters().coding;
+        (
+            all + coding.segments_decoded,
+            disordered + coding.segments_disordered,
+        )
+    })
 }
 
 /// What all hosts have coded and estimated so far.

@@ -120,6 +120,8 @@ pub(super) struct Decoder {
     waiting: VecDeque<Waiting>,
     /// Bytes of the units that wait.
     held: usize,
+    /// One more than the highest number of a unit of which segments were passed up.
+    passed: u64,
     /// Iterations of loops over what is kept.
     pub(super) steps: Steps,
 }
@@ -145,7 +147,7 @@ impl Decoder {
             code.suffice(u.tracker.as_mut(), u.k, index, u.arrived.len())
         };
         let Some(unit) = self.units.pop_back_if(complete) else {
-            return self.hand_up_early(code, hold, packet, up);
+            return self.hand_up_early((code, hold), packet, counters, up);
         };
         let (number, gone) = (unit.number, unit.gone);
         self.bytes -= unit.bytes;
@@ -156,15 +158,28 @@ impl Decoder {
         self.over.set(number, true);
         counters.units_decoded += 1;
         if hold.is_none() {
-            self.give_way(code, number, packet, up);
+            self.give_way((code, number), packet, counters, up);
         }
         let mut index = 0;
         segments.retain(|_| {
             index += 1;
             gone >> (index - 1) & 1 == 0
         });
-        self.hand_over(now, hold, number, segments, up);
+        self.hand_over((now, hold), number, segments, counters, up);
         Fate::Up
+    }
+
+    /// Counts segments of unit `number` that are passed up. They are out of order if segments of a unit that was
+    /// sent later were passed up before, as packets are that a later one has overtaken.
+    fn count(&mut self, number: u64, segments: usize, counters: &mut CodingCounters) {
+        let segments = segments as u64;
+        counters.segments_decoded += segments;
+        if number + 1 < self.passed {
+            counters.segments_disordered += segments;
+        }
+        if segments > 0 {
+            self.passed = self.passed.max(number + 1);
+        }
     }
 
     /// With a systematic code, the first segments of the last unit in the order are passed up as they arrive.
@@ -172,12 +187,13 @@ impl Decoder {
     /// not look lost.
     fn hand_up_early(
         &mut self,
-        code: &UnitCode,
-        hold: Option<Duration>,
+        (code, hold): (&UnitCode, Option<Duration>),
         packet: &CodedPacket,
+        counters: &mut CodingCounters,
         up: &mut VecDeque<Segment>,
     ) -> Fate {
         let before = up.len();
+        let mut of = None;
         if code.is_systematic()
             && hold.is_none()
             && let Some(unit) = self.units.back_mut()
@@ -185,8 +201,12 @@ impl Decoder {
             let next = |unit: &Unit| unit.gone.trailing_ones() as usize;
             while let Some(segment) = unit.source(next(unit), packet) {
                 unit.gone |= 1 << next(unit);
+                of = Some(unit.number);
                 up.push_back(segment);
             }
+        }
+        if let Some(number) = of {
+            self.count(number, up.len() - before, counters);
         }
         match up.len() > before {
             true => Fate::Up,
@@ -198,9 +218,9 @@ impl Decoder {
     /// lost. The segments of earlier units that are there are passed up first.
     fn give_way(
         &mut self,
-        code: &UnitCode,
-        number: u64,
+        (code, number): (&UnitCode, u64),
         packet: &CodedPacket,
+        counters: &mut CodingCounters,
         up: &mut VecDeque<Segment>,
     ) {
         if !code.is_systematic() {
@@ -210,7 +230,9 @@ impl Decoder {
         let earlier = |u: &&mut Unit| u.number < number && u.sources & !u.gone != 0;
         let mut earlier: Vec<&mut Unit> = self.units.iter_mut().filter(earlier).collect();
         earlier.sort_by_key(|u| u.number);
+        let mut given: Vec<(u64, usize)> = Vec::with_capacity(earlier.len());
         for unit in earlier {
+            let before = up.len();
             for index in 0..unit.k {
                 self.steps.add(1);
                 if (unit.sources & !unit.gone) >> index & 1 == 1 {
@@ -224,6 +246,10 @@ impl Decoder {
                     }
                 }
             }
+            given.push((unit.number, up.len() - before));
+        }
+        for (number, segments) in given {
+            self.count(number, segments, counters);
         }
     }
 
@@ -384,17 +410,19 @@ impl Decoder {
     /// Forwards the segments of a unit: at once or, if they may wait, after those of all earlier units.
     fn hand_over(
         &mut self,
-        now: Instant,
-        hold: Option<Duration>,
+        (now, hold): (Instant, Option<Duration>),
         number: u64,
         segments: Vec<Segment>,
+        counters: &mut CodingCounters,
         up: &mut VecDeque<Segment>,
     ) {
         let Some(hold) = hold else {
+            self.count(number, segments.len(), counters);
             up.extend(segments);
             return;
         };
         if number < self.next {
+            self.count(number, segments.len(), counters);
             up.extend(segments);
         } else {
             let waiting = Waiting {
@@ -407,26 +435,27 @@ impl Decoder {
             let at = self.waiting.partition_point(|w| w.number < number);
             self.waiting.insert(at, waiting);
             while self.waiting.len() > MAX_UNITS || self.held > MAX_BYTES {
-                self.release_first(up);
+                self.release_first(counters, up);
             }
         }
-        self.release(up);
+        self.release(counters, up);
     }
 
     /// Forwards the first unit that waits, whether the earlier ones have arrived or not.
-    fn release_first(&mut self, up: &mut VecDeque<Segment>) {
+    fn release_first(&mut self, counters: &mut CodingCounters, up: &mut VecDeque<Segment>) {
         if let Some(first) = self.waiting.pop_front() {
             self.held -= first.bytes;
             self.next = self.next.max(first.number + 1);
+            self.count(first.number, first.segments.len(), counters);
             up.extend(first.segments);
         }
     }
 
     /// Forwards the units that need not wait any longer.
-    fn release(&mut self, up: &mut VecDeque<Segment>) {
+    fn release(&mut self, counters: &mut CodingCounters, up: &mut VecDeque<Segment>) {
         loop {
             if self.waiting.front().is_some_and(|w| w.number <= self.next) {
-                self.release_first(up);
+                self.release_first(counters, up);
             } else if self.highest.is_some_and(|h| self.next <= h) && self.is_over(self.next) {
                 self.next += 1;
             } else {
@@ -441,14 +470,19 @@ impl Decoder {
     }
 
     /// Forwards the units that have waited long enough, and those before them.
-    pub(super) fn timeout(&mut self, now: Instant, up: &mut VecDeque<Segment>) {
+    pub(super) fn timeout(
+        &mut self,
+        now: Instant,
+        counters: &mut CodingCounters,
+        up: &mut VecDeque<Segment>,
+    ) {
         let due = self.waiting.iter().filter(|w| w.until <= now);
         if let Some(last) = due.map(|w| w.number).max() {
             while self.waiting.front().is_some_and(|w| w.number <= last) {
-                self.release_first(up);
+                self.release_first(counters, up);
             }
         }
-        self.release(up);
+        self.release(counters, up);
     }
 
     /// Bytes kept, and in how many pieces.

@@ -202,6 +202,10 @@ pub struct CodingCounters {
     pub units_refused: u64,
     /// Units that were given up for lack of room before enough of their packets had arrived.
     pub units_given_up: u64,
+    /// Segments that were passed up to TCP.
+    pub segments_decoded: u64,
+    /// Of these, segments that were passed up after a segment of a unit that was sent later.
+    pub segments_disordered: u64,
     /// Acknowledgements that coding sent by itself, not counting echoes on TCP's acknowledgements.
     pub acks_sent: u64,
 }
@@ -222,6 +226,8 @@ impl CodingCounters {
             units_decoded: self.units_decoded + o.units_decoded,
             units_refused: self.units_refused + o.units_refused,
             units_given_up: self.units_given_up + o.units_given_up,
+            segments_decoded: self.segments_decoded + o.segments_decoded,
+            segments_disordered: self.segments_disordered + o.segments_disordered,
             acks_sent: self.acks_sent + o.acks_sent,
         }
     }
@@ -508,7 +514,7 @@ impl Stage for Coding {
         if let Some(echo) = self.echo.take_if(|e| e.since + ECHO_WAIT <= now) {
             out.push_back(self.acknowledge(now, echo));
         }
-        self.decoder.timeout(now, up);
+        self.decoder.timeout(now, &mut self.counters, up);
     }
 
     fn overhead(&self) -> usize {
