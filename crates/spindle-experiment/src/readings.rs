@@ -1,8 +1,10 @@
 //! Readings: named sets of choices for what a paper leaves open. A reading is applied to all of a paper's
 //! experiments at once, never to one.
 //!
-//! A reading is a file of `experiments/readings/` with a `title`, the `papers` that it is a reading of, and a table
-//! `[set]` of keys as `--set` takes them. Its comments give the reason for each choice.
+//! A reading is a file of `experiments/readings/` with a `title` and the `papers` that it is a reading of. Its comments
+//! give the reason for each choice. A table `[set]` has keys as `--set` takes them, which apply to every experiment. A
+//! list `[[replace]]` has choices that apply only to experiments that make another choice so far: `value` is replaced
+//! by `with` where the file, or a point of its sweep, has it under `key`.
 
 use crate::document::{ExperimentError, Node, Section, Value, suggestion};
 use crate::library::UnknownName;
@@ -26,6 +28,17 @@ macro_rules! reading {
             text: include_str!(concat!("../../../experiments/readings/", $name, ".toml")),
         }
     };
+}
+
+/// A value that a reading replaces.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Replacement {
+    /// The key that has the value: a dotted path, or the key of an entry.
+    pub(crate) key: String,
+    /// The value so far.
+    pub(crate) value: Node,
+    /// The value of the reading.
+    pub(crate) with: Node,
 }
 
 /// All readings.
@@ -82,6 +95,26 @@ impl Reading {
         Ok(papers.unwrap_or_default())
     }
 
+    /// The values that it replaces.
+    ///
+    /// # Errors
+    /// A mistake in the file.
+    pub(crate) fn replacements(&self) -> Result<Vec<Replacement>, ExperimentError> {
+        let file = self.read()?;
+        let Some(list) = file.get("replace") else {
+            return Ok(Vec::new());
+        };
+        let Value::List(items) = &list.value else {
+            let problem = format!("found {}, want [[replace]]", list.kind());
+            return Err(ExperimentError::new(
+                list.origin.clone(),
+                "replace",
+                problem,
+            ));
+        };
+        items.iter().map(Replacement::read).collect()
+    }
+
     /// The keys that it sets, and their values.
     ///
     /// # Errors
@@ -92,6 +125,23 @@ impl Reading {
             Some(Value::Table(entries)) => entries,
             _ => Vec::new(),
         })
+    }
+}
+
+impl Replacement {
+    fn read(item: &Node) -> Result<Self, ExperimentError> {
+        let section = Section::new("replace", item)?;
+        let part = |key| match section.node(key) {
+            Some(node) => Ok(node.clone()),
+            None => Err(section.error(key, "missing, want the value before and the value after")),
+        };
+        let read = Self {
+            key: section.need("key")?,
+            value: part("value")?,
+            with: part("with")?,
+        };
+        section.finish()?;
+        Ok(read)
     }
 }
 
@@ -108,7 +158,8 @@ mod tests {
     fn every_reading_can_be_applied_to_every_experiment_of_its_papers() {
         let registry = Registry::standard();
         for reading in READINGS {
-            assert!(!reading.title().unwrap().is_empty() && !reading.set().unwrap().is_empty());
+            let choices = reading.set().unwrap().len() + reading.replacements().unwrap().len();
+            assert!(!reading.title().unwrap().is_empty() && choices > 0);
             for paper in reading.papers().unwrap() {
                 for experiment in library::of_paper(&paper).unwrap() {
                     let overrides = Overrides {
@@ -117,6 +168,22 @@ mod tests {
                     };
                     experiment.read(&registry, &overrides).unwrap();
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_replacement_of_a_reading_replaces_a_value_of_an_experiment() {
+        for reading in READINGS {
+            let papers = reading.papers().unwrap();
+            let of = |paper: &String| library::of_paper(paper).unwrap();
+            let texts: Vec<&str> = papers.iter().flat_map(of).map(|e| e.text).collect();
+            for r in reading.replacements().unwrap() {
+                let replaced = |text: &&str| {
+                    let mut tree = Node::parse("x.toml", text).unwrap();
+                    tree.replace(&r.key, &r.value, &r.with) > 0
+                };
+                assert!(texts.iter().any(replaced), "{}: {r:?}", reading.name);
             }
         }
     }

@@ -125,6 +125,37 @@ impl Node {
         }
     }
 
+    /// Replaces `old` by `new` wherever it is the value of `key` in this table and in the tables and lists in it.
+    /// `key` is a dotted path from this table or the key of an entry as the file has it, such as the
+    /// `"traffic.sizes"` of a point. Returns the number of replacements.
+    pub(crate) fn replace(&mut self, key: &str, old: &Self, new: &Self) -> usize {
+        self.replace_below("", key, &old.canonical(), new)
+    }
+
+    fn replace_below(&mut self, path: &str, key: &str, old: &str, new: &Self) -> usize {
+        match &mut self.value {
+            Value::List(items) => items
+                .iter_mut()
+                .map(|n| n.replace_below(path, key, old, new))
+                .sum(),
+            Value::Table(entries) => entries
+                .iter_mut()
+                .map(|(k, n)| {
+                    let full = match path {
+                        "" => k.clone(),
+                        _ => format!("{path}.{k}"),
+                    };
+                    if (k == key || full == key) && n.canonical() == old {
+                        *n = new.clone();
+                        return 1;
+                    }
+                    n.replace_below(&full, key, old, new)
+                })
+                .sum(),
+            _ => 0,
+        }
+    }
+
     /// Removes the entry `key` from a table and returns it.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Self> {
         match &mut self.value {
@@ -285,6 +316,20 @@ mod tests {
             .set("a.b", Node::from_flag("--set a.b=1", "1"))
             .unwrap_err();
         assert!(e.to_string().starts_with("--set a.b=1: "), "{e}");
+    }
+
+    #[test]
+    fn replace_changes_the_value_of_a_key_in_the_file_and_in_points() {
+        let text = "t = { s = { a = 1, b = 2 } }\nother = 7\n\
+                    x = [{ \"t.s\" = { b = 2, a = 1 } }, { \"t.s\" = 7 }]\n";
+        let mut n = Node::parse("x.toml", text).unwrap();
+        let value = |text| Node::from_flag("--set", text);
+        let old = n.get("t").and_then(|t| t.get("s")).unwrap().clone();
+        assert_eq!(n.replace("t.s", &old, &value("3")), 2);
+        assert_eq!(n.replace("t.s", &value("7"), &value("8")), 1);
+        let after = "t = { s = 3 }\nother = 7\nx = [{ \"t.s\" = 3 }, { \"t.s\" = 8 }]\n";
+        let after = Node::parse("y.toml", after).unwrap();
+        assert_eq!(n.canonical(), after.canonical());
     }
 
     #[test]

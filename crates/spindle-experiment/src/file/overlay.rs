@@ -36,8 +36,11 @@ pub(super) fn apply(tree: &mut Node, overrides: &Overrides) -> Result<(), Experi
     apply_flags(tree, overrides)
 }
 
-/// Applies the keys of a reading to the file.
+/// Applies the replacements and the keys of a reading to the file.
 fn apply_reading(tree: &mut Node, reading: &Reading) -> Result<(), ExperimentError> {
+    for r in reading.replacements()? {
+        tree.replace(&r.key, &r.value, &r.with);
+    }
     for (key, value) in reading.set()? {
         set_axis(tree, &key, value)?;
     }
