@@ -47,6 +47,10 @@ pub const READINGS: &[Reading] = &[
     reading!("ns-3"),
     reading!("syn-3s"),
     reading!("window-64k"),
+    reading!("lossy-links-4-percent"),
+    reading!("reinjection-after-one-timeout"),
+    reading!("small-responses"),
+    reading!("literal-algorithm-1"),
 ];
 
 /// The reading with that name, if it is one of each of these papers.
