@@ -6,6 +6,7 @@ mod support;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,11 +14,12 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_mptcp::stage::coding::formulas::Blocking;
 use spindle_mptcp::stage::coding::{
-    CodeKind, CodingConfig, CodingCounters, LONG, Redundancy, Samples, Short, UnitSize,
+    CodeKind, CodingConfig, CodingCounters, Destinations, LONG, Redundancy, Samples, Short,
+    UnitSize,
 };
 use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{Config, preset};
-use spindle_units::Duration;
+use spindle_units::{BitRate, Duration};
 use spindle_wire::{CodedKind, CodedPacket, ExperimentId, Flags, Packet, Payload, Segment};
 use support::networks::try_scenarios;
 use support::transfer::{Transfer, data, net, paths, run, transfer};
@@ -408,6 +410,55 @@ fn configured_share_of_blocked_paths_sets_the_redundancy() {
     send(&mut net, &config, 90_000);
     let full: BTreeSet<_> = units(&net).into_values().filter(|u| u.0 == 10).collect();
     assert_eq!(full, BTreeSet::from([(10, 14, 14)]), "CAPS section IX-E");
+}
+
+#[test]
+fn unit_size_follows_the_configured_share_of_blocked_packets() {
+    let sizes = |unit, blocked| {
+        let share = Blocking::new(blocked, 10).expect("a share");
+        let config = with(|s| (s.unit, s.redundancy) = (unit, Redundancy::Blocking(share)));
+        let mut net = net(paths(1, Duration::ZERO));
+        send(&mut net, &config, 14_340);
+        units(&net)
+            .into_values()
+            .map(|u| (u.0, u.1))
+            .collect::<Vec<_>>()
+    };
+    let ones = vec![(1, 2); 10];
+    assert_eq!(ones, sizes(UnitSize::Optimal, 1));
+    assert_eq!(vec![(10, 12)], sizes(UnitSize::OptimalUnrounded, 1));
+}
+
+/// Knows the rate of the bottleneck.
+#[derive(Debug)]
+struct Bottleneck(BitRate);
+
+impl Destinations for Bottleneck {
+    fn of(&self, _: IpAddr) -> u128 {
+        0
+    }
+
+    fn bottleneck(&self, _: IpAddr, _: IpAddr) -> Option<BitRate> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn unit_size_follows_the_rate_of_the_bottleneck() {
+    let largest = |mbps: u64| {
+        let share = Blocking::new(2, 10).expect("a share");
+        let config = with(|s| {
+            s.unit = UnitSize::OptimalUnrounded;
+            s.redundancy = Redundancy::Blocking(share);
+            s.rate = BitRate(10_000_000_000);
+            s.destinations = Arc::new(Bottleneck(BitRate(mbps * 1_000_000)));
+        });
+        let mut net = net(paths(1, Duration::ZERO));
+        send(&mut net, &config, 90_000);
+        units(&net).into_values().map(|u| u.0).max()
+    };
+    // The longer a packet takes, the longer a unit waits for its other packets (CAPS section VI-C, equation 3).
+    assert!(largest(20) < largest(1000), "{:?}", largest(20));
 }
 
 /// Turns a packet into a coding-layer packet that our sender would never send.

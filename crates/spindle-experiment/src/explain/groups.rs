@@ -291,6 +291,19 @@ pub(super) const VARIANTS: &[Group] = &[
                 "the share of blocked packets is smoothed over all packets so far",
             ),
             (
+                "p-known",
+                "the share of blocked packets is that of paths with long flows",
+            ),
+            (
+                "p-shared",
+                "the hosts of a rack learn the share of blocked packets together",
+            ),
+            (
+                "rtt-known",
+                "equation 4 starts with the round-trip times of the network",
+            ),
+            ("real-r", "k by equation 4 with r not rounded"),
+            (
                 "in-order",
                 "segments of a unit wait for earlier units, at most 2 ms",
             ),

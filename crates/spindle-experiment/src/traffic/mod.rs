@@ -83,6 +83,13 @@ pub trait Traffic: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// The number of long flows, if it is known in advance: the traffic declares them, and all other flows have
+    /// less than `short_below` bytes.
+    fn long_flows(&self, short_below: Option<u64>) -> Option<u32> {
+        let _ = short_below;
+        None
+    }
+
     /// What only the lab supports, if the testbed cannot execute this traffic.
     fn only_in_lab(&self) -> Option<OnlyInLab> {
         None

@@ -154,6 +154,18 @@ impl SizeSampler {
         }
     }
 
+    /// An upper bound of the size in bytes, which is the largest size unless sizes are limited.
+    pub fn largest(&self) -> u64 {
+        let largest = match &self.sizes {
+            Sizes::Table(cdf) => cdf.quantile(1.0).ceil() as u64,
+            Sizes::Fixed(n) => *n,
+            Sizes::Uniform(_, b) => *b,
+            Sizes::LogNormal(l) => l.max,
+            Sizes::Packets(n) => packets_bytes(*n),
+        };
+        self.below.map_or(largest, |limit| largest.min(limit - 1))
+    }
+
     /// The mean size in bytes, exact up to rounding to whole bytes.
     pub fn mean(&self) -> f64 {
         match (&self.sizes, self.below) {

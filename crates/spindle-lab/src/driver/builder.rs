@@ -109,7 +109,7 @@ impl<'a> RunBuilder<'a> {
     fn config(&self, network: &Network) -> Config {
         let scenario = self.request.scenario;
         let config = configure(self.transport, &scenario.host);
-        informed(config, network, &scenario.topology.links)
+        informed(config, network, scenario)
     }
 
     /// How the applications use the transport.
@@ -119,12 +119,11 @@ impl<'a> RunBuilder<'a> {
         let client = plan.flows.first().map_or(0, |f| f.client);
         let own = interfaces[client as usize];
         let config = over_interfaces(config, client, own, 0, &plan.subflows);
-        let links = &request.scenario.topology.links;
         let background = self.background(plan)?;
         let content = request.payload.clone();
         Ok(Usage {
             application: self.transport.application,
-            background: background.map(|c| Arc::new(informed(c, network, links))),
+            background: background.map(|c| Arc::new(informed(c, network, request.scenario))),
             config: Arc::new(config),
             interfaces,
             content: content.map_or(Content::Length, Content::Bytes),

@@ -72,7 +72,7 @@ impl Observing {
             self.decoded = decoded(&world.stacks);
         }
         if self.what.coding {
-            self.coding = coding(&world.stacks);
+            self.coding = coding(app, &world.stacks);
             self.units_before = self.units.so_far;
         }
         if self.what.goodput {
@@ -163,7 +163,7 @@ impl Observing {
             result.observed.goodput = goodput_by_group(simulation, during, since);
         }
         if self.what.coding {
-            result.observed.coding = Some(coding(&world.stacks).since(&self.coding));
+            result.observed.coding = Some(coding(app, &world.stacks).since(&self.coding));
             result.observed.units = Some(self.units.so_far.since(&self.units_before));
         }
         if self.what.windows {
@@ -269,7 +269,7 @@ fn decoded(stacks: &[Stack]) -> (u64, u64) {
 }
 
 /// What all hosts have coded and estimated so far.
-fn coding(stacks: &[Stack]) -> CodingOfFlows {
+fn coding(app: &App, stacks: &[Stack]) -> CodingOfFlows {
     let mut all = CodingOfFlows::default();
     for stack in stacks {
         let total = stack.counters();
@@ -285,7 +285,7 @@ fn coding(stacks: &[Stack]) -> CodingOfFlows {
         all.late += c.packets_late;
     }
     let periods = stacks.iter().map(Stack::coding_periods);
-    let periods = periods.fold(Periods::default(), Periods::plus);
+    let periods = periods.fold(app.shared_coding_periods(), Periods::plus);
     all.periods = periods.count;
     all.rtt_distance = periods.apart;
     all.blocking = periods.blocking;

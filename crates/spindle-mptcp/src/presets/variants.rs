@@ -16,7 +16,7 @@ use crate::recovery::{
 };
 use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
-use crate::stage::coding::{CodeKind, Samples, UnitSize};
+use crate::stage::coding::{CodeKind, Estimates, Samples, SharedEstimates, UnitSize};
 use crate::stage::reorder;
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig, Threshold};
 use crate::tcp_config::{EcnMode, IdleRestart, LossConfig, ReductionBase, RtoFloor};
@@ -488,6 +488,14 @@ const OTHERS: &[Other] = others! {
         |c| coding(c, |s| s.samples = Samples::TcpAcks);
     "p-smoothed", "what is blocked is a share of all packets so far, each sampling period weighing 7/8 of the next (our choice)",
         |c| coding(c, |s| s.sampling.share = Share::Smoothed);
+    "p-known", "the share of blocked packets is the number of long flows over the number of paths, if it is known in advance (CAPS section VI-A)",
+        |c| coding(c, |s| s.known.blocking = true);
+    "p-shared", "the share of blocked packets is learnt by all hosts of a rack together (our choice)",
+        |c| coding(c, |s| s.estimates = Estimates::OfRack(SharedEstimates::default()));
+    "rtt-known", "the round-trip times in equation 4 are those of the network until one was measured, and not 0.1 and 3 ms (our choice)",
+        |c| coding(c, |s| s.known.round_trips = true);
+    "real-r", "k makes the mean time of a window shortest for r = k p / (1 - p), which equation 4 does not round; the r that is sent is rounded up (our choice)",
+        |c| coding(c, |s| s.unit = UnitSize::OptimalUnrounded);
     "in-order", "segments of a unit wait for those of earlier units, 2 ms at most",
         |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
@@ -523,7 +531,9 @@ mod tests {
                     "rs",
                     "tcp-ack-rtt",
                     "in-order",
-                    "p-smoothed",
+                    "p-",
+                    "rtt-known",
+                    "real-r",
                 ]
                 .iter()
                 .any(|p| n.starts_with(p)) =>

@@ -146,7 +146,7 @@ impl HostBuilder<'_> {
                     format!("{name} codes packets, which a TUN does not carry; want udp:{name}");
                 return Err(TestbedError::Transport(text));
             }
-            Some(_) => informed(config, place.network, &self.scenario.topology.links),
+            Some(_) => informed(config, place.network, self.scenario),
         };
         Ok(match place.peer.is_kernel() {
             true => for_unmodified_receivers(config),

@@ -162,6 +162,11 @@ impl Traffic for Mix {
         true
     }
 
+    fn long_flows(&self, short_below: Option<u64>) -> Option<u32> {
+        let others_are_short = self.sizes.largest() < short_below?;
+        others_are_short.then(|| self.long.as_ref().map_or(0, |long| long.count))
+    }
+
     fn only_in_lab(&self) -> Option<OnlyInLab> {
         if self.background.is_some() {
             let remedy = "only the lab has two transports at a time; leave `background` out";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spindle_experiment::metrics::{RunResult, TimersOfFlows};
+use spindle_mptcp::stage::coding::estimator::Periods;
 use spindle_mptcp::{SendCounters, Stack};
 use spindle_units::{Duration, Instant};
 
@@ -61,6 +62,14 @@ impl App {
         if !group.background {
             r.flows_with_timeout += u64::from(group.timeouts > 0);
         }
+    }
+
+    /// Totals of the sampling periods of the estimators that hosts share (CAPS).
+    pub(crate) fn shared_coding_periods(&self) -> Periods {
+        let configs = std::iter::once(&self.usage.config).chain(&self.usage.background);
+        let codings = configs.filter_map(|c| c.coding.as_ref());
+        let periods = codings.map(|c| c.estimates.shared_periods());
+        periods.fold(Periods::default(), Periods::plus)
     }
 
     /// Bytes of flows that have arrived so far, in order or not, by sender and receiver. Bytes on the second

@@ -62,7 +62,7 @@ impl Connection {
 
     /// The peer's SYN or SYN/ACK has arrived. Decides whether both ends use the same code.
     pub(in crate::connection) fn agree_on_coding(&mut self, syn: &Segment) {
-        let Some(mut config) = self.coding_config() else {
+        let Some(config) = self.coding_config() else {
             return;
         };
         if self.extensions.coded.agreed || offered(syn) != Some(config.code) {
@@ -71,14 +71,12 @@ impl Connection {
         self.extensions.coded.agreed = true;
         let opened = self.role == Role::Client;
         let (local, peer) = (self.subflows[0].local.addr, self.subflows[0].remote.addr);
-        let way = self.extensions.coded.path_estimates.to(peer, &config);
-        let rate = config.destinations.bottleneck(local, peer);
-        if let Some(rate) = rate.filter(|r| *r != config.rate) {
-            Arc::make_mut(&mut config).rate = rate;
-        }
+        let config = config.for_path(local, peer);
+        let estimates = &self.extensions.coded.path_estimates;
+        let estimator = estimates.between(local, peer, &config);
         let sf = &mut self.subflows[0];
         sf.reserve_options(CODING_ROOM);
-        sf.stage = Some(Box::new(Coding::new(config, way, opened)));
+        sf.stage = Some(Box::new(Coding::new(config, estimator, opened)));
     }
 
     /// Bytes and number of pieces that stages store.

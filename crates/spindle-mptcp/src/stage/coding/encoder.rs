@@ -12,7 +12,7 @@ use spindle_wire::{
 
 use super::codec::UnitCode;
 use super::estimator::Estimator;
-use super::formulas::{Conditions, LastOptimum, Units};
+use super::formulas::{Blocking, Conditions, LastOptimum, Redundant, Units};
 use super::{
     CodingConfig, CodingCounters, MAX_PACKETS, MAX_SOURCES, Redundancy, UNSPECIFIED_ENDPOINT,
     UnitSize,
@@ -69,9 +69,10 @@ impl Encoder {
         }
         let k = self.cache.len();
         let r = match config.redundancy {
-            Redundancy::Estimated => estimator.blocking(now).redundancy(k as u32),
-            Redundancy::Blocking(share) => share.redundancy(k as u32),
             Redundancy::Packets(r) => u32::from(r),
+            Redundancy::Estimated | Redundancy::Blocking(_) => {
+                blocking(now, config, estimator).redundancy(k as u32)
+            }
         };
         let n = (k + r as usize).min(MAX_PACKETS);
         let unit = self.unit;
@@ -103,7 +104,10 @@ impl Encoder {
         let size = match config.unit {
             UnitSize::Window => window,
             UnitSize::Fixed(k) => u32::from(k),
-            UnitSize::Optimal => self.optimal(cx, window, config, e),
+            UnitSize::Optimal => self.optimal(cx, window, config, (e, Redundant::Whole)),
+            UnitSize::OptimalUnrounded => {
+                self.optimal(cx, window, config, (e, Redundant::Unrounded))
+            }
         };
         (size as usize).clamp(1, MAX_SOURCES)
     }
@@ -115,9 +119,9 @@ impl Encoder {
         cx: &StageContext,
         window: u32,
         config: &CodingConfig,
-        estimator: &mut Estimator,
+        (estimator, redundant): (&mut Estimator, Redundant),
     ) -> u32 {
-        let blocking = estimator.blocking(cx.now);
+        let blocking = blocking(cx.now, config, estimator);
         let (short, long) = estimator.round_trips();
         let conditions = Conditions {
             rate: config.rate,
@@ -125,8 +129,8 @@ impl Encoder {
             rtt_short: rounded(short),
             rtt_long: rounded(long),
         };
-        self.optimum
-            .get(window, blocking, &conditions, Units::default())
+        let model = (Units::default(), redundant);
+        self.optimum.get(window, blocking, &conditions, model)
     }
 
     /// Whether no unit is being filled.
@@ -138,6 +142,14 @@ impl Encoder {
     pub(super) fn stored(&self) -> (u64, usize) {
         let bytes = self.cache.iter().map(|s| s.payload.len() as u64).sum();
         (bytes, self.cache.len())
+    }
+}
+
+/// The share of blocked packets: the configured one, otherwise the estimate.
+fn blocking(now: Instant, config: &CodingConfig, estimator: &mut Estimator) -> Blocking {
+    match config.redundancy {
+        Redundancy::Blocking(share) => share,
+        Redundancy::Estimated | Redundancy::Packets(_) => estimator.blocking(now),
     }
 }
 

@@ -16,9 +16,10 @@ const MAX_DESTINATIONS: usize = 4096;
 /// How many sampling periods the largest small and the largest large round-trip time are taken over: 10 ms with
 /// periods of 200 us (mechanisms A4.6), and as many periods if they are longer.
 const MEMORY: u64 = 50;
-/// Round-trip times of paths without and with long flows, until one was measured (mechanisms A4.6).
-const RTT_SHORT: Duration = Duration::from_micros(100);
-const RTT_LONG: Duration = Duration::from_millis(3);
+/// RTT_S and RTT_L, the round-trip times of paths without and with long flows, until one was measured: those of
+/// an empty network of 100 us and of a full queue of 256 packets at 1 Gbps (mechanisms A4.6).
+pub const FIRST_ROUND_TRIPS: (Duration, Duration) =
+    (Duration::from_micros(100), Duration::from_millis(3));
 /// The largest share of blocked packets that is used: no more than half of the samples can be above twice their
 /// own mean (mechanisms A4.3).
 const MOST: (u32, u32) = (1, 2);
@@ -63,6 +64,8 @@ pub struct Sampling {
     pub period: Duration,
     /// What counts in addition to the last period.
     pub share: Share,
+    /// RTT_S and RTT_L until one was measured, by default [`FIRST_ROUND_TRIPS`].
+    pub round_trips: (Duration, Duration),
 }
 
 /// The samples of which the share of blocked packets is taken.
@@ -218,8 +221,9 @@ impl Estimator {
     /// RTT_S and RTT_L (mechanisms A4.6): the longest of the recent round-trip times that count as short, and
     /// the longest of those that count as long.
     pub fn round_trips(&self) -> (Duration, Duration) {
-        let short = self.short.get().unwrap_or(RTT_SHORT);
-        let long = self.long.get().unwrap_or(RTT_LONG);
+        let (first_short, first_long) = self.sampling.round_trips;
+        let short = self.short.get().unwrap_or(first_short);
+        let long = self.long.get().unwrap_or(first_long);
         (short, long.max(short))
     }
 
@@ -249,27 +253,32 @@ fn capped((large, all): (u64, u64)) -> Option<Blocking> {
 pub(crate) struct Shared(Arc<Mutex<Estimator>>);
 
 impl Shared {
-    /// The estimator. A stack serves its connections one after the other, so the lock is always free.
+    /// The estimator. A stack serves its connections one after the other, so the lock is free unless another
+    /// host shares the estimator.
     pub(crate) fn get(&self) -> MutexGuard<'_, Estimator> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The estimators of a host, by destination.
+/// The number of the leaf switch of the sending hosts, if several hosts share estimators, and the number of the
+/// destination.
+type Ends = (Option<u128>, u128);
+
+/// The estimators of a host, or of several hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Estimators {
-    all: BTreeMap<u128, Shared>,
+    all: BTreeMap<Ends, Shared>,
 }
 
 impl Estimators {
-    /// The estimator of a destination, which is made with this `sampling` if there is none yet.
-    pub(crate) fn of(&mut self, destination: u128, sampling: Sampling) -> Shared {
-        if self.all.len() >= MAX_DESTINATIONS && !self.all.contains_key(&destination) {
+    /// The estimator of the paths between two ends. It is made with this `sampling` if there is none yet.
+    pub(crate) fn between(&mut self, ends: Ends, sampling: Sampling) -> Shared {
+        if self.all.len() >= MAX_DESTINATIONS && !self.all.contains_key(&ends) {
             self.all
                 .retain(|_, shared| Arc::strong_count(&shared.0) > 1);
         }
         let new = || Shared(Arc::new(Mutex::new(Estimator::new(sampling))));
-        self.all.entry(destination).or_insert_with(new).clone()
+        self.all.entry(ends).or_insert_with(new).clone()
     }
 
     /// Totals of the sampling periods of all estimators.
@@ -287,6 +296,7 @@ mod tests {
     const SAMPLING: Sampling = Sampling {
         period: PERIOD,
         share: Share::Last,
+        round_trips: FIRST_ROUND_TRIPS,
     };
 
     fn us(n: u64) -> Duration {
@@ -327,7 +337,7 @@ mod tests {
     fn round_trips_are_remembered_for_fifty_periods() {
         let period = PERIOD * 80;
         let mut e = Estimator::new(Sampling { period, ..SAMPLING });
-        assert_eq!(e.round_trips(), (RTT_SHORT, RTT_LONG));
+        assert_eq!(e.round_trips(), FIRST_ROUND_TRIPS);
         e.sample(at(0), us(9000));
         e.sample(at(1), us(8000));
         e.sample(at(390_000), us(8000));
@@ -385,7 +395,7 @@ mod tests {
         assert!((p.apart - apart).abs() < 1e-4, "{p:?} {apart}");
 
         let mut all = Estimators::default();
-        (0..3).for_each(|d| *all.of(d, SAMPLING).get() = e.clone());
+        (0..3).for_each(|d| *all.between((None, d), SAMPLING).get() = e.clone());
         let three = Periods::default().plus(p).plus(p).plus(p);
         assert_eq!(all.periods(), three);
     }
@@ -393,11 +403,11 @@ mod tests {
     #[test]
     fn destination_has_one_estimator_while_it_is_used() {
         let mut all = Estimators::default();
-        let first = all.of(1, SAMPLING);
+        let first = all.between((None, 1), SAMPLING);
         first.get().sample(at(1), us(70));
-        assert_eq!(all.of(1, SAMPLING).get().samples, 1);
-        (2..2 + 2 * MAX_DESTINATIONS as u128).for_each(|d| drop(all.of(d, SAMPLING)));
+        assert_eq!(all.between((None, 1), SAMPLING).get().samples, 1);
+        (2..2 + 2 * MAX_DESTINATIONS as u128).for_each(|d| drop(all.between((None, d), SAMPLING)));
         assert!(all.all.len() <= MAX_DESTINATIONS);
-        assert_eq!(all.of(1, SAMPLING).get().samples, 1);
+        assert_eq!(all.between((None, 1), SAMPLING).get().samples, 1);
     }
 }

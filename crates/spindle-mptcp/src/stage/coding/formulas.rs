@@ -267,17 +267,46 @@ pub fn overhead_unrounded(blocking: Blocking, ratio: f64) -> f64 {
     p / (1.0 + ratio.max(0.0) * (1.0 - p))
 }
 
+/// The redundant packets of a unit in the equations from which k follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redundant {
+    /// Rounded up to whole packets, as they are sent ([`Blocking::redundancy`]).
+    #[default]
+    Whole,
+    /// Not rounded: k p_B / (1 - p_B).
+    Unrounded,
+}
+
 /// The k from 1 to `w` that minimises d_w (equations 4 and 6), with r by [`Blocking::redundancy`]. If several k
 /// do, the smallest. 1 for a `w` of 0.
 ///
 /// The time is proportional to `w / (1 - p_B)`: some 4 us for a window of 64 packets, 15 us for 256; see
 /// [`LastOptimum`].
 pub fn optimal_unit(w: u32, blocking: Blocking, conditions: &Conditions, units: Units) -> u32 {
-    let (mut best, mut least) = (1, f64::INFINITY);
     let mut walk = Walk::new(blocking);
-    for k in 1..=w {
+    fastest(w, conditions, units, |_| {
         walk.next();
-        let delay = conditions.coded(k, walk.unblocked().powf(units.count(w, k)));
+        walk.unblocked()
+    })
+}
+
+/// Like [`optimal_unit`], but p_S of each k is that of [`unblocked_unrounded`]. The time is proportional to the
+/// square of `w`.
+pub fn optimal_unit_unrounded(
+    w: u32,
+    blocking: Blocking,
+    conditions: &Conditions,
+    units: Units,
+) -> u32 {
+    fastest(w, conditions, units, |k| unblocked_unrounded(k, blocking))
+}
+
+/// The smallest k from 1 to `w` that minimises d_w, if a unit of k gets through unblocked with probability
+/// `p_s(k)`. `p_s` is called for each k, in ascending order.
+fn fastest(w: u32, conditions: &Conditions, units: Units, mut p_s: impl FnMut(u32) -> f64) -> u32 {
+    let (mut best, mut least) = (1, f64::INFINITY);
+    for k in 1..=w {
+        let delay = conditions.coded(k, p_s(k).powf(units.count(w, k)));
         if delay < least {
             (best, least) = (k, delay);
         }
@@ -285,26 +314,46 @@ pub fn optimal_unit(w: u32, blocking: Blocking, conditions: &Conditions, units: 
     best
 }
 
+/// The probability that a unit of `k` packets with r = k p_B / (1 - p_B) redundant packets gets through unblocked,
+/// if r is not rounded to whole packets: p_S (equation 2) for real r. The sum of equation 2 is the regularised
+/// incomplete beta function I of 1 - p_B with the parameters k and r + 1, which is defined for real r. For whole k
+/// it is a finite sum. The time is proportional to k.
+pub fn unblocked_unrounded(k: u32, blocking: Blocking) -> f64 {
+    let p = blocking.get();
+    let b = f64::from(k) * p / (1.0 - p) + 1.0;
+    // I = 1 - p^b (1 + b q / 1! + b (b+1) q^2 / 2! + ...), with k terms and q = 1 - p.
+    let (mut term, mut sum) = (p.powf(b), 0.0);
+    for i in 0..k {
+        sum += term;
+        term *= (b + f64::from(i)) / f64::from(i + 1) * (1.0 - p);
+    }
+    (1.0 - sum).clamp(0.0, 1.0)
+}
+
 /// The last optimum, which is computed again only if its inputs have changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastOptimum {
-    last: Option<((u32, Blocking, Conditions, Units), u32)>,
+    last: Option<((u32, Blocking, Conditions, (Units, Redundant)), u32)>,
 }
 
 impl LastOptimum {
-    /// Returns [`optimal_unit`] of the same inputs.
+    /// Returns [`optimal_unit`] or [`optimal_unit_unrounded`] of the same inputs.
     pub fn get(
         &mut self,
         w: u32,
         blocking: Blocking,
         conditions: &Conditions,
-        units: Units,
+        (units, redundant): (Units, Redundant),
     ) -> u32 {
-        let asked = (w, blocking, *conditions, units);
+        let asked = (w, blocking, *conditions, (units, redundant));
         match self.last {
             Some((known, k)) if known == asked => k,
             _ => {
-                let k = optimal_unit(w, blocking, conditions, units);
+                let optimum = match redundant {
+                    Redundant::Whole => optimal_unit,
+                    Redundant::Unrounded => optimal_unit_unrounded,
+                };
+                let k = optimum(w, blocking, conditions, units);
                 self.last = Some((asked, k));
                 k
             }

@@ -11,6 +11,7 @@
 
 mod codec;
 mod decoder;
+mod destinations;
 mod encoder;
 pub mod estimator;
 pub mod formulas;
@@ -30,10 +31,12 @@ use super::{Stage, StageContext, has_priority};
 pub use codec::CodeKind;
 use codec::UnitCode;
 use decoder::{Decoder, Fate};
+pub use destinations::{Destinations, KnownInAdvance, Networks};
 use encoder::{Encoder, clock};
-use estimator::{Sampling, Share, Shared};
+use estimator::{FIRST_ROUND_TRIPS, Sampling, Share, Shared};
 use formulas::Blocking;
 pub(crate) use path_estimates::PathEstimates;
+pub use path_estimates::{Estimates, SharedEstimates};
 
 /// Most segments of a unit. With as many redundant packets, which are needed if half of the packets are
 /// blocked, the number of packets still fits in a byte.
@@ -79,8 +82,12 @@ pub struct CodingConfig {
     /// Rate of the bottleneck, for [`UnitSize::Optimal`], if [`Destinations::bottleneck`] does not know it. 1
     /// Gbps by default.
     pub rate: BitRate,
-    /// Which peers are reached by the same paths.
+    /// Which peers are reached by the same paths, and what is known about these paths.
     pub destinations: Arc<dyn Destinations>,
+    /// What is taken from [`Self::destinations`] instead of measured. By default nothing but the rate.
+    pub known: KnownInAdvance,
+    /// Which hosts share the estimates of paths. By default each host has its own.
+    pub estimates: Estimates,
     /// How long segments wait for those of earlier units. `None`, the default: not at all (mechanisms A4.7: in
     /// order within the unit).
     pub hold: Option<Duration>,
@@ -96,6 +103,10 @@ pub enum UnitSize {
     /// As many segments as minimise the mean time of a window (CAPS section VI-C, equation 4).
     #[default]
     Optimal,
+    /// Like [`Self::Optimal`], but the equation has k p_B / (1 - p_B) redundant packets, which are not rounded up
+    /// to whole packets. The number that is sent is rounded up (our choice; the paper does not state which of
+    /// the two its optimum uses).
+    OptimalUnrounded,
 }
 
 /// How many redundant packets are sent with a unit's segments.
@@ -104,7 +115,7 @@ pub enum Redundancy {
     /// As many as the estimated share of blocked packets requires (CAPS section VI-B).
     #[default]
     Estimated,
-    /// Always as many as this share requires.
+    /// Always as many as this share requires. [`UnitSize::Optimal`] uses this share, too.
     Blocking(Blocking),
     /// Always this many.
     Packets(u8),
@@ -141,38 +152,13 @@ impl Default for CodingConfig {
             sampling: Sampling {
                 period: PERIOD,
                 share: Share::Last,
+                round_trips: FIRST_ROUND_TRIPS,
             },
             rate: BitRate(1_000_000_000),
             destinations: Arc::new(Networks),
+            known: KnownInAdvance::default(),
+            estimates: Estimates::default(),
             hold: None,
-        }
-    }
-}
-
-/// Determines which peers are reached by the same paths and share an estimate: those under one leaf switch
-/// (mechanisms A4.3).
-pub trait Destinations: Send + Sync + std::fmt::Debug {
-    /// A number that is the same for all such peers.
-    fn of(&self, peer: IpAddr) -> u128;
-
-    /// The rate of the bottleneck on the path from `local` to a peer, if it is known: C in CAPS's equation 4.
-    /// Otherwise [`CodingConfig::rate`] is used.
-    fn bottleneck(&self, local: IpAddr, peer: IpAddr) -> Option<BitRate> {
-        let _ = (local, peer);
-        None
-    }
-}
-
-/// Takes peers in one network, of 24 bits of IPv4 or 64 of IPv6, as reached by the same paths.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Networks;
-
-impl Destinations for Networks {
-    fn of(&self, peer: IpAddr) -> u128 {
-        match peer {
-            // These do not collide with IPv6's numbers, which are larger.
-            IpAddr::V4(a) => u128::from(a.to_bits() >> 8),
-            IpAddr::V6(a) => a.to_bits() >> 64 << 64,
         }
     }
 }

@@ -157,6 +157,42 @@ fn delays_match_those_with_the_constants_of_fig_9() {
 }
 
 #[test]
+fn unrounded_redundancy_has_the_probability_of_whole_redundancy_where_it_is_whole() {
+    for (k, blocking) in [
+        (4, percent(20)),
+        (8, percent(20)),
+        (9, percent(10)),
+        (27, percent(10)),
+        (1, percent(50)),
+        (127, percent(50)),
+        (3, Blocking::NONE),
+    ] {
+        let r = blocking.redundancy(k);
+        let whole = unblocked(k, r, blocking);
+        near(unblocked_unrounded(k, blocking), whole, 1e-12);
+    }
+    // Without rounding there is less redundancy between these.
+    let p_s = unblocked_unrounded(5, percent(20));
+    assert!(p_s < unblocked(5, 2, percent(20)) && p_s > unblocked(5, 1, percent(20)));
+}
+
+#[test]
+fn unit_is_the_window_if_redundancy_is_not_rounded_and_the_window_is_small() {
+    for p in [5, 10, 15, 20] {
+        let k = |w| optimal_unit_unrounded(w, percent(p), &PAPER, Units::Fraction);
+        assert_eq!([k(2), k(5), k(10)], [2, 5, 10], "{p} %");
+        // Rounded up, a unit of one packet is sent twice.
+        let rounded = optimal_unit(10, percent(p), &PAPER, Units::Fraction);
+        assert_eq!(rounded == 1, p < 15, "{p} %: {rounded}");
+    }
+    let mut last = LastOptimum::default();
+    let unrounded = (Units::Fraction, Redundant::Unrounded);
+    assert_eq!(last.get(10, percent(10), &PAPER, unrounded), 10);
+    let rounded = (Units::Fraction, Redundant::Whole);
+    assert_eq!(last.get(10, percent(10), &PAPER, rounded), 1);
+}
+
+#[test]
 fn optimal_units_differ_from_the_printed_ones() {
     let optima = |conditions: &Conditions, units| {
         PRINTED.map(|(p, _)| optimal_unit(64, percent(p), conditions, units))
@@ -193,7 +229,8 @@ fn optimal_units_differ_from_the_printed_ones() {
         (64, slower, 33),
         (9, slower, 9),
     ] {
-        let found = last.get(w, percent(20), &conditions, Units::Fraction);
+        let model = (Units::Fraction, Redundant::Whole);
+        let found = last.get(w, percent(20), &conditions, model);
         assert_eq!(
             found,
             optimal_unit(w, percent(20), &conditions, Units::Fraction)
@@ -310,6 +347,8 @@ proptest! {
             rtt_long: Duration::from_nanos(long),
         };
         let best = optimal_unit(w, blocking, &conditions, Units::Fraction);
+        prop_assert!((1..=w.max(1)).contains(&best));
+        let best = optimal_unit_unrounded(w, blocking, &conditions, Units::Fraction);
         prop_assert!((1..=w.max(1)).contains(&best));
         let p_s = unblocked(k % 10_000, r, blocking);
         prop_assert!((0.0..=1.0).contains(&p_s));
