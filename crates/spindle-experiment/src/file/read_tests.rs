@@ -362,6 +362,42 @@ fn priorities_setting_applies_to_all_ports() {
 }
 
 #[test]
+fn host_speedup_multiplies_the_rate_of_the_hosts_links_only() {
+    let text = |name: &str, speedup: &str| {
+        format!(
+            "traffic = {{ kind = \"none\" }}\n[topology]\nname = \"{name}\"\nrate = \"1Gbps\"\n\
+             host_speedup = {speedup}\n"
+        )
+    };
+    for (name, between_switches) in [
+        ("leaf-spine", "leaf0-*"),
+        ("fat-tree", "pod0.agg*"),
+        ("dumbbell", "bottleneck"),
+    ] {
+        let e = read(&text(name, "2.5")).unwrap();
+        let network = e.points[0].scenario.topology.build().unwrap();
+        let rate = |link| network.link(link).spec.rate.0;
+        let host = spindle_fabric::Address(0);
+        let ends = [network.uplink(host), network.downlink(host)];
+        assert_eq!(ends.map(rate), [2_500_000_000; 2], "{name}");
+        let links = network.links_matching(between_switches).unwrap();
+        assert!(
+            links.into_iter().all(|l| rate(l) == 1_000_000_000),
+            "{name}"
+        );
+    }
+    assert_eq!(
+        error(&text("dual-homed", "2.5")),
+        "f.toml:5: topology.host_speedup: has no meaning here, want it in fuso-sim, dumbbell, fat-tree, \
+         leaf-spine"
+    );
+    assert_eq!(
+        error(&text("leaf-spine", "0")),
+        "f.toml:5: topology.host_speedup: found 0, want a factor above 0 and at most 10000, such as 2.5"
+    );
+}
+
+#[test]
 fn fat_trees_can_be_oversubscribed() {
     let wide = "topology = { name = \"fat-tree\", k = 4, hosts_per_edge = 3 }\n\
                 traffic = { kind = \"none\" }";

@@ -47,7 +47,7 @@ impl TopologyKind for Kind {
     }
 
     fn without(&self) -> &[&'static str] {
-        &["host_ecn_threshold"]
+        &["host_ecn_threshold", "host_speedup"]
     }
 
     fn read(

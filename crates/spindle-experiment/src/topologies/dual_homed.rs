@@ -39,7 +39,7 @@ struct Kind;
 
 impl TopologyKind for Kind {
     fn without(&self) -> &[&'static str] {
-        &["host_ecn_threshold", "priorities"]
+        &["host_ecn_threshold", "host_speedup", "priorities"]
     }
 
     fn read(

@@ -24,7 +24,7 @@ impl Topology for Dumbbell {
     fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         topology::Dumbbell {
             pairs: self.pairs,
-            access_rate: links.rate,
+            access_rate: links.host_rate(),
             bottleneck_rate: self.core_rate,
             access_delay: links.rtt / 6,
             bottleneck_delay: links.rtt / 6,

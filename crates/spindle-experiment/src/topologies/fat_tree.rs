@@ -16,7 +16,8 @@ pub struct FatTree {
     pub k: u32,
     /// Hosts under each edge switch.
     pub hosts_per_edge: u32,
-    /// Rate of the links between switches. The settings of links have the rate of the hosts' links.
+    /// Rate of the links between switches. The settings of links have the rate of the hosts'
+    /// links.
     pub fabric_rate: BitRate,
 }
 
@@ -24,7 +25,7 @@ impl Topology for FatTree {
     fn build(&self, links: &LinkSettings) -> Result<Network, NetworkError> {
         topology::FatTree {
             hosts_per_edge: self.hosts_per_edge,
-            host_rate: links.rate,
+            host_rate: links.host_rate(),
             fabric_rate: self.fabric_rate,
             // The longest path in a fat tree has six links, twelve for the round trip.
             delay: links.rtt / 12,

@@ -42,6 +42,10 @@ impl TopologyKind for Kind {
         }
     }
 
+    fn without(&self) -> &[&'static str] {
+        &["host_speedup"]
+    }
+
     fn read(
         &self,
         _: &Section<'_>,

@@ -20,7 +20,8 @@ pub struct LeafSpine {
     pub spines: u32,
     /// Hosts under each leaf.
     pub hosts_per_leaf: u32,
-    /// Rate of the links between leaves and spines. The settings of links have the rate of the hosts' links.
+    /// Rate of the links between leaves and spines. The settings of links have the rate of the hosts'
+    /// links.
     pub fabric_rate: BitRate,
 }
 
@@ -30,7 +31,7 @@ impl Topology for LeafSpine {
             leaves: self.leaves,
             spines: self.spines,
             hosts_per_leaf: self.hosts_per_leaf,
-            host_rate: links.rate,
+            host_rate: links.host_rate(),
             fabric_rate: self.fabric_rate,
             // A path from leaf to leaf has four links, eight for the round trip.
             delay: links.rtt / 8,

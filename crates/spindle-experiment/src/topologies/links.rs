@@ -9,11 +9,17 @@ use crate::document::{ExperimentError, Section, Size};
 /// value).
 const HOST_BUFFER: PortBuffer = PortBuffer::Packets(1000);
 
+/// The largest factor between the rate of hosts' links and other links: 100 Gbps next to 10 Mbps (our choice).
+const MAX_HOST_SPEEDUP: f64 = 10_000.0;
+
 /// Settings that links have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkSettings {
-    /// Rate of each link.
+    /// Rate of each link, except that [`Self::host_speedup`] applies to the hosts' links.
     pub rate: BitRate,
+    /// How many times [`Self::rate`] the rate of the hosts' links is, above 0 and at most 10,000. 1 by
+    /// default. A load that a file gives as a rate does not change with it.
+    pub host_speedup: f64,
     /// Base round-trip time of the longest path. All its links, in both directions, have an equal share of it.
     pub rtt: Duration,
     /// Queue size of a port.
@@ -56,6 +62,7 @@ impl Default for LinkSettings {
     fn default() -> Self {
         Self {
             rate: BitRate(1_000_000_000),
+            host_speedup: 1.0,
             rtt: Duration::from_micros(100),
             buffer: Buffer::Bytes(128_000),
             ecn_threshold: Some(32_000),
@@ -97,6 +104,7 @@ impl LinkSettings {
         Ok(Self {
             host_buffer,
             rate: rate(s, "rate", defaults.rate)?,
+            host_speedup: host_speedup(s, defaults.host_speedup)?,
             rtt: s.or("rtt", defaults.rtt)?,
             buffer,
             ecn_threshold,
@@ -104,6 +112,12 @@ impl LinkSettings {
             drop_unmarkable: s.or("drop_unmarkable", defaults.drop_unmarkable)?,
             priorities,
         })
+    }
+
+    /// The rate of the hosts' links, at least 1 bit per second.
+    pub fn host_rate(&self) -> BitRate {
+        let rate = self.rate.0 as f64 * self.host_speedup;
+        BitRate((rate.round() as u64).max(1))
     }
 
     /// The queue size of a switch's port.
@@ -125,6 +139,18 @@ impl LinkSettings {
     pub fn host_mark_above(&self) -> Option<Bytes> {
         self.host_ecn_threshold.map(Bytes)
     }
+}
+
+/// `host_speedup`: a factor above 0 and at most [`MAX_HOST_SPEEDUP`].
+fn host_speedup(s: &Section<'_>, default: f64) -> Result<f64, ExperimentError> {
+    let speedup = s.or("host_speedup", default)?;
+    if speedup > 0.0 && speedup <= MAX_HOST_SPEEDUP {
+        return Ok(speedup);
+    }
+    let problem = format!(
+        "found {speedup}, want a factor above 0 and at most {MAX_HOST_SPEEDUP}, such as 2.5"
+    );
+    Err(s.error("host_speedup", problem))
 }
 
 /// `buffer` or `buffer_packets`. `None` if the table has neither.

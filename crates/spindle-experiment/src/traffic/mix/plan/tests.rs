@@ -31,14 +31,9 @@ fn topology() -> NamedTopology {
             fabric_rate: BitRate(1_000_000_000),
         }),
         links: LinkSettings {
-            rate: BitRate(1_000_000_000),
-            rtt: Duration::from_micros(100),
             buffer: Buffer::Packets(256),
             ecn_threshold: None,
-            host_ecn_threshold: None,
-            drop_unmarkable: false,
-            host_buffer: None,
-            priorities: false,
+            ..LinkSettings::default()
         },
     }
 }
