@@ -5,7 +5,7 @@ mod read;
 
 use std::sync::Arc;
 
-use spindle_units::Duration;
+use spindle_units::{BitRate, Duration};
 
 use super::{Ask, Observe, OnlyInLab, Plan, PlanError, PlanRequest, Traffic, TrafficKind};
 use crate::catalog::Catalog;
@@ -120,6 +120,26 @@ pub enum BurstTimes {
 }
 
 impl Starts {
+    /// The same starts, but flows of `sizes` offer at most the load `most` in an on period. If they offer more, on
+    /// and off periods are longer by the factor by which the rate of flows is lower, so an on period has as many
+    /// flows, and as large a share of the time, as before.
+    fn stretched(self, sizes: &SizeSampler, most: Option<BitRate>) -> Self {
+        let (Self::OnOff { on, off, rate }, Some(most)) = (self, most) else {
+            return self;
+        };
+        let factor = rate * sizes.mean() * 8.0 / most.0 as f64;
+        if factor <= 1.0 {
+            return self;
+        }
+        let longer =
+            |time: Duration| Duration::from_nanos((time.as_nanos() as f64 * factor) as u64);
+        Self::OnOff {
+            on: longer(on),
+            off: longer(off),
+            rate: rate / factor,
+        }
+    }
+
     /// Number of flows expected within a time, if only the time limits them.
     pub fn expected(&self, within: Duration) -> f64 {
         let s = within.as_secs_f64();

@@ -1,11 +1,12 @@
 //! Reads `[traffic]` of `kind = "mix"`.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
-use spindle_units::Duration;
+use spindle_units::{BitRate, Duration};
 
 use super::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
-use crate::document::Section;
+use crate::document::{Load, Section};
 use crate::traffic::read::{hosts, load, matching, observe, sizes, sizes_of};
 use crate::traffic::{Ask, Result, Traffic, TrafficKind, TrafficPlace};
 use crate::workload::SizeSampler;
@@ -33,7 +34,8 @@ fn mix(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Mix> {
     let sizes = sizes(s, place)?;
     let flows = s.get::<u64>("flows")?;
     let duration = s.get::<Duration>("duration")?;
-    let starts = starts(s, flows, &sizes)?;
+    let most = most_while_on(s, &pairs, place)?;
+    let starts = starts(s, flows, &sizes)?.stretched(&sizes, most);
     let ask = [("opening", Ask::Opening), ("at-once", Ask::AtOnce)];
     let mix = Mix {
         pairs,
@@ -213,6 +215,50 @@ fn long_flows(
         pairs: own,
         distinct: distinct.unwrap_or(false),
     }))
+}
+
+/// `max_on_load`: the largest load that flows of an on period may offer. It is a rate, or a share of the rate of all
+/// paths from the first sender to a receiver with a different leaf or pod. It has no effect on other arrivals.
+fn most_while_on(
+    s: &Section<'_>,
+    pairs: &Pairs,
+    place: &TrafficPlace<'_>,
+) -> Result<Option<BitRate>> {
+    let most = match s.get::<Load>("max_on_load")? {
+        None => return Ok(None),
+        Some(Load::Rate(rate)) => rate,
+        Some(Load::Share(share)) => {
+            let all = rate_of_paths(pairs, place).ok_or_else(|| {
+                let problem = "a share, but no pair of hosts has more than one path, want a rate";
+                s.error("max_on_load", problem)
+            })?;
+            BitRate((share * all.0 as f64).round() as u64)
+        }
+    };
+    match most {
+        BitRate(0) => Err(s.error("max_on_load", "found 0, want more")),
+        most => Ok(Some(most)),
+    }
+}
+
+/// The rate of all paths together from the first sender to the receiver with the most paths: n C. `None` if no
+/// receiver has more than one path.
+fn rate_of_paths(pairs: &Pairs, place: &TrafficPlace<'_>) -> Option<BitRate> {
+    let network = place.network;
+    let address = |name: &String| {
+        let host = network.host_named(name)?;
+        network.address(host, 0)
+    };
+    let from = pairs.from.first().and_then(address)?;
+    let to = pairs.to.iter().filter_map(address).filter(|to| *to != from);
+    let (paths, to) = to
+        .map(|to| (network.path_count(from, to), to))
+        .max_by_key(|(paths, to)| (*paths, Reverse(*to)))?;
+    let path = network.route_on_path(from, to, 0);
+    // The first and the last link are those of the hosts.
+    let switches = path.get(1..path.len().saturating_sub(1))?;
+    let rate = switches.iter().map(|l| network.link(*l).spec.rate.0).min();
+    (paths > 1).then(|| rate.map(|r| BitRate(r.saturating_mul(paths))))?
 }
 
 /// `arrivals`, and the keys that belong to each kind of arrivals.

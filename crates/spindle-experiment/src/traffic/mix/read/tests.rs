@@ -276,3 +276,43 @@ fn pods_of_a_fat_tree_are_places() {
         );
     }
 }
+
+#[test]
+fn on_periods_are_longer_if_short_flows_would_offer_more_than_the_largest_load() {
+    let starts = |more: &str| {
+        let keys = "flows = 100\nfrom = \"h0-h2\"\nto = \"h3-h5\"\narrivals = \"on-off\"\n\
+                    on = \"5ms\"\noff = \"50ms\"\nrate = 20000.0\n";
+        read(&format!("{keys}{more}")).starts
+    };
+    let unchanged = Starts::OnOff {
+        on: ms(5),
+        off: ms(50),
+        rate: 20_000.0,
+    };
+    assert_eq!(starts(""), unchanged);
+    // 20000 flows of 55 KB a second are 8.8 Gbps, and four paths of 1 Gbps have 4 Gbps.
+    let quarter = Starts::OnOff {
+        on: ms(20),
+        off: ms(200),
+        rate: 5000.0,
+    };
+    assert_eq!(starts("max_on_load = \"55%\""), quarter);
+    assert_eq!(starts("max_on_load = \"2.2Gbps\""), quarter);
+    assert_eq!(starts("max_on_load = \"9Gbps\""), unchanged);
+}
+
+#[test]
+fn largest_load_of_on_periods_is_refused_if_it_is_zero_or_a_share_of_one_path() {
+    let keys = "flows = 100\narrivals = \"on-off\"\non = \"5ms\"\noff = \"50ms\"\nrate = 1000.0\n";
+    let zero = error(&format!("{keys}max_on_load = \"0%\""));
+    assert!(
+        zero.ends_with("traffic.max_on_load: found 0, want more"),
+        "{zero}"
+    );
+    let under_one_leaf = format!("{keys}from = \"h0-h2\"\nmax_on_load = \"50%\"");
+    let one = error(&under_one_leaf);
+    assert!(
+        one.ends_with("a share, but no pair of hosts has more than one path, want a rate"),
+        "{one}"
+    );
+}
