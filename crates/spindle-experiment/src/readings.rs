@@ -1,12 +1,17 @@
 //! Readings: named sets of choices for what a paper leaves open. A reading is applied to all of a paper's
 //! experiments at once, never to one.
 //!
-//! A reading is a file of `experiments/readings/` with a `title` and the `papers` that it is a reading of. Its comments
-//! give the reason for each choice. A table `[set]` has keys as `--set` takes them, which apply to every experiment. A
-//! list `[[replace]]` has choices that apply only to experiments that make another choice so far: `value` is replaced
-//! by `with` where the file, or a point of its sweep, has it under `key`.
+//! A reading is a file of `experiments/readings/` with a `title`, the `papers` that it is a reading of, and a table
+//! `[set]` of keys as `--set` takes them, which apply to every experiment. Its comments give the reason for each
+//! choice. Three more entries are optional:
+//!
+//! - `[[when]]` gives keys for some experiments only: `set` is applied to files in which `key` has the value `is`.
+//! - `[[replace]]` changes a choice where it is made: `value` is replaced by `with` where the file, or a point of its
+//!   sweep, has it under `key`.
+//! - `includes` names other readings. Their keys and replacements are applied before the file's own. If several of
+//!   them set a key to a list, the lists are joined.
 
-use crate::document::{ExperimentError, Node, Section, Value, suggestion};
+use crate::document::{ExperimentError, FromNode, Node, Section, Value, suggestion};
 use crate::library::UnknownName;
 
 /// A reading that comes with Spindle.
@@ -51,6 +56,16 @@ pub const READINGS: &[Reading] = &[
     reading!("reinjection-after-one-timeout"),
     reading!("small-responses"),
     reading!("literal-algorithm-1"),
+    reading!("hosts-1.5x"),
+    reading!("hosts-2.5x"),
+    reading!("hosts-10x"),
+    reading!("linux"),
+    reading!("ns-2"),
+    reading!("known"),
+    reading!("short-flows-fit"),
+    reading!("linux-hosts-2.5x"),
+    reading!("linux-hosts-2.5x-short-flows-fit"),
+    reading!("ns-2-hosts-2.5x"),
 ];
 
 /// The reading with that name, if it is one of each of these papers.
@@ -99,14 +114,18 @@ impl Reading {
         Ok(papers.unwrap_or_default())
     }
 
-    /// The values that it replaces.
+    /// The values that it replaces. Those of included readings come first.
     ///
     /// # Errors
     /// A mistake in the file.
     pub(crate) fn replacements(&self) -> Result<Vec<Replacement>, ExperimentError> {
         let file = self.read()?;
+        let mut all = Vec::new();
+        for reading in self.included()? {
+            all.extend(reading.replacements()?);
+        }
         let Some(list) = file.get("replace") else {
-            return Ok(Vec::new());
+            return Ok(all);
         };
         let Value::List(items) = &list.value else {
             let problem = format!("found {}, want [[replace]]", list.kind());
@@ -116,19 +135,89 @@ impl Reading {
                 problem,
             ));
         };
-        items.iter().map(Replacement::read).collect()
+        for item in items {
+            all.push(Replacement::read(item)?);
+        }
+        Ok(all)
     }
 
-    /// The keys that it sets, and their values.
+    /// The readings that it includes.
+    fn included(&self) -> Result<Vec<&'static Self>, ExperimentError> {
+        let file = self.read()?;
+        let section = Section::new("", &file)?;
+        let find = |name: String| {
+            let included = READINGS.iter().find(|r| r.name == name);
+            let problem = format!("found \"{name}\", want the name of a reading");
+            included.ok_or_else(|| section.error("includes", problem))
+        };
+        self.includes()?.into_iter().map(find).collect()
+    }
+
+    /// The names of the readings that it includes.
     ///
     /// # Errors
     /// A mistake in the file.
-    pub(crate) fn set(&self) -> Result<Vec<(String, Node)>, ExperimentError> {
-        let mut file = self.read()?;
-        Ok(match file.remove("set").map(|set| set.value) {
-            Some(Value::Table(entries)) => entries,
-            _ => Vec::new(),
-        })
+    pub fn includes(&self) -> Result<Vec<String>, ExperimentError> {
+        let file = self.read()?;
+        let includes = Section::new("", &file)?.list("includes")?;
+        Ok(includes.unwrap_or_default())
+    }
+
+    /// The keys that it sets in the experiment file `tree`, and their values. Included readings come first.
+    ///
+    /// # Errors
+    /// A mistake in the file.
+    pub(crate) fn set_in(&self, tree: &Node) -> Result<Vec<(String, Node)>, ExperimentError> {
+        let file = self.read()?;
+        let mut all = Vec::new();
+        for reading in self.included()? {
+            for (key, value) in reading.set_in(tree)? {
+                add(&mut all, key, value);
+            }
+        }
+        let own = file.get("set").into_iter();
+        let when = Self::when(&file, tree)?;
+        for (key, value) in own.chain(when).flat_map(entries) {
+            add(&mut all, key.clone(), value.clone());
+        }
+        Ok(all)
+    }
+
+    /// The tables `set` of those `[[when]]` that apply to the experiment file `tree`.
+    fn when<'f>(file: &'f Node, tree: &Node) -> Result<Vec<&'f Node>, ExperimentError> {
+        let Some(Value::List(all)) = file.get("when").map(|when| &when.value) else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for one in all {
+            let section = Section::new("when", one)?;
+            let (key, is): (String, String) = (section.need("key")?, section.need("is")?);
+            let place = key.split('.').try_fold(tree, |node, part| node.get(part));
+            if place.and_then(String::from_node) == Some(is) {
+                found.extend(section.node("set"));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The entries of a table.
+fn entries(table: &Node) -> &[(String, Node)] {
+    match &table.value {
+        Value::Table(entries) => entries,
+        _ => &[],
+    }
+}
+
+/// Adds a key. If it is there already, its list is continued, or its other value is replaced.
+fn add(all: &mut Vec<(String, Node)>, key: String, value: Node) {
+    let Some((_, before)) = all.iter_mut().find(|(k, _)| *k == key) else {
+        all.push((key, value));
+        return;
+    };
+    match (&mut before.value, value.value) {
+        (Value::List(before), Value::List(more)) => before.extend(more),
+        (_, other) => before.value = other,
     }
 }
 
@@ -162,8 +251,7 @@ mod tests {
     fn every_reading_can_be_applied_to_every_experiment_of_its_papers() {
         let registry = Registry::standard();
         for reading in READINGS {
-            let choices = reading.set().unwrap().len() + reading.replacements().unwrap().len();
-            assert!(!reading.title().unwrap().is_empty() && choices > 0);
+            assert!(!reading.title().unwrap().is_empty());
             for paper in reading.papers().unwrap() {
                 for experiment in library::of_paper(&paper).unwrap() {
                     let overrides = Overrides {
@@ -210,6 +298,67 @@ mod tests {
         }
     }
 
+    /// The value that a reading gives to a key in an experiment file with this traffic.
+    fn value(reading: &str, kind: &str, key: &str) -> Option<Value> {
+        let tree = Node::parse("f.toml", &format!("traffic.kind = \"{kind}\"")).unwrap();
+        let set = find(reading, &["caps"]).unwrap().set_in(&tree).unwrap();
+        let mut values = set.into_iter().filter(|(k, _)| k == key);
+        let found = values.next().map(|(_, node)| node.value);
+        assert!(values.next().is_none(), "{key} is set once");
+        found
+    }
+
+    #[test]
+    fn reading_sets_some_keys_only_where_the_experiment_has_a_given_value() {
+        let speedup = |kind| value("hosts-2.5x", kind, "topology.host_speedup");
+        assert_eq!(speedup("mix"), Some(Value::Float(2.5)));
+        assert_eq!(speedup("formula"), None);
+    }
+
+    #[test]
+    fn reading_has_the_keys_of_the_readings_that_it_includes() {
+        let get = |key| value("linux-hosts-2.5x", "mix", key);
+        assert_eq!(get("topology.host_speedup"), Some(Value::Float(2.5)));
+        assert_eq!(
+            get("scenario.min_rto"),
+            Some(Value::Text("200ms".to_owned()))
+        );
+    }
+
+    #[test]
+    fn lists_of_included_readings_are_joined_and_other_values_replaced() {
+        let mut all = Vec::new();
+        let file = Node::parse("f.toml", "a = [1]\nb = 2\nc = [3]\nd = 4").unwrap();
+        for (key, from) in [("list", "a"), ("value", "b"), ("list", "c"), ("value", "d")] {
+            add(&mut all, key.to_owned(), file.get(from).unwrap().clone());
+        }
+        let Value::List(list) = &all[0].1.value else {
+            panic!("{all:?}");
+        };
+        assert_eq!((all.len(), list.len()), (2, 2));
+        assert_eq!(all[1].1.value, Value::Integer(4));
+    }
+
+    #[test]
+    fn readings_do_not_include_two_different_values_of_one_key() {
+        let tree = Node::parse("f.toml", "traffic.kind = \"mix\"").unwrap();
+        for reading in READINGS {
+            let mut all: Vec<(String, Node)> = Vec::new();
+            for name in reading.includes().unwrap() {
+                for (key, value) in find(&name, &[]).unwrap().set_in(&tree).unwrap() {
+                    let list = matches!(value.value, Value::List(_));
+                    let known = all.iter().find(|(k, _)| *k == key && !list);
+                    assert!(
+                        known.is_none_or(|(_, v)| v.value == value.value),
+                        "{}: {key}",
+                        reading.name
+                    );
+                    all.push((key, value));
+                }
+            }
+        }
+    }
+
     #[test]
     fn ns_3_reading_reaches_tcp_mptcp_and_mmptcp_in_every_experiment() {
         let registry = Registry::standard();
@@ -245,7 +394,7 @@ mod tests {
             wrong.contains("is a reading of fuso, cofuso, not of caps"),
             "{wrong}"
         );
-        let wrong = find("linux", &[]).unwrap_err().to_string();
+        let wrong = find("linux-3.1", &[]).unwrap_err().to_string();
         assert!(wrong.contains("did you mean \"linux-3.18\"?"), "{wrong}");
     }
 }

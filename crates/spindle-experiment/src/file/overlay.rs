@@ -41,7 +41,7 @@ fn apply_reading(tree: &mut Node, reading: &Reading) -> Result<(), ExperimentErr
     for r in reading.replacements()? {
         tree.replace(&r.key, &r.value, &r.with);
     }
-    for (key, value) in reading.set()? {
+    for (key, value) in reading.set_in(tree)? {
         set_axis(tree, &key, value)?;
     }
     Ok(())
