@@ -123,8 +123,8 @@ mod tests {
     /// acknowledgements are `gap` apart.
     fn train(gap: u64, rtt: u64, segments: u64) -> Option<u64> {
         let mut h = ClassicHyStart::default();
-        let mut ends = |n: &u64| h.on_ack(&ack(n * gap * 1000, rtt * 1000, *n), segments);
-        (0..100).find(|n| ends(n)).map(|n| n * gap)
+        let first = (0..100).find(|n| h.on_ack(&ack(n * gap * 1000, rtt * 1000, *n), segments));
+        first.map(|n| n * gap)
     }
 
     #[test]
