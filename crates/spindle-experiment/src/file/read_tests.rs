@@ -388,12 +388,12 @@ fn host_speedup_multiplies_the_rate_of_the_hosts_links_only() {
     }
     assert_eq!(
         error(&text("dual-homed", "2.5")),
-        "f.toml:5: topology.host_speedup: has no meaning here, want it in fuso-sim, dumbbell, fat-tree, \
+        "f.toml:6: topology.host_speedup: has no meaning here, want it in fuso-sim, dumbbell, fat-tree, \
          leaf-spine"
     );
     assert_eq!(
         error(&text("leaf-spine", "0")),
-        "f.toml:5: topology.host_speedup: found 0, want a factor above 0 and at most 10000, such as 2.5"
+        "f.toml:6: topology.host_speedup: found 0, want a factor above 0 and at most 10000, such as 2.5"
     );
 }
 
