@@ -333,7 +333,7 @@ const OTHERS: &[Other] = others! {
         |c| c.tcp.data_rto.fixed.replace(Duration::from_millis(1500)).is_none();
     "joined-first", "new data wait while a join is unanswered, as where MMPTCP's authors' code goes round its subflows",
         |c| multipath(c, |m| m.wait_for_joins = true);
-    "window-64k", "each subflow: at most 65 535 bytes are unacknowledged (RFC 9293)",
+    "window-64k", "each subflow: at most 65 535 bytes unacknowledged (MMPTCP's authors' code)",
         |c| c.tcp.max_window.send.replace(UNSCALED_WINDOW).is_none();
     "authors", "FUSO's metric as in the authors' code: weights 1 in integers, no RTT beyond 8 ms, ties to the lower subflow (mechanisms D1)",
         |c| metric(c, MetricKind::Authors);
