@@ -330,10 +330,13 @@ pub fn unblocked_unrounded(k: u32, blocking: Blocking) -> f64 {
     (1.0 - sum).clamp(0.0, 1.0)
 }
 
+/// What an optimum depends on: w, p_B, the paths, and how units and redundant packets are counted.
+type Inputs = (u32, Blocking, Conditions, (Units, Redundant));
+
 /// The last optimum, which is computed again only if its inputs have changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LastOptimum {
-    last: Option<((u32, Blocking, Conditions, (Units, Redundant)), u32)>,
+    last: Option<(Inputs, u32)>,
 }
 
 impl LastOptimum {
