@@ -182,10 +182,10 @@ fn the_papers_analysis_is_reproduced_like_any_figure() {
     let claim = &json["experiments"][0]["claims"][0];
     assert_eq!(
         (&claim["id"], &claim["verdict"]),
-        (&"caps-fig9-n1".into(), &"fails".into())
+        (&"caps-fig9-n1".into(), &"not-checkable".into())
     );
     let why = claim["why"].as_str().unwrap();
-    assert!(why.contains("k = 61, d_w = 1.429 ms"), "{why}");
+    assert!(why.contains("k = 61"), "{why}");
     let page = fs::read_to_string(dir.path().join("caps/index.html")).unwrap();
     for part in [
         "CAPS: Coding-based",
