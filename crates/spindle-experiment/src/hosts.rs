@@ -131,3 +131,31 @@ pub fn class(dscp: u8) -> Class {
         Class::Low
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spindle_mptcp::path_manager::FullMesh;
+    use spindle_mptcp::preset;
+
+    use super::*;
+
+    fn manager(config: &Config) -> String {
+        format!("{:?}", config.multipath.as_ref().unwrap().path_manager)
+    }
+
+    #[test]
+    fn configuration_for_one_interface_is_adapted_to_another() {
+        let config = preset("mptcp-3").unwrap().config;
+        let over = |config, first| over_interfaces(config, 0, 2, first, &[2, 1]);
+        let (one, two) = (over(&config, 0), over(&config, 1));
+        assert_ne!(manager(&one), manager(&two));
+        assert_eq!(manager(&over(&one, 1)), manager(&two));
+    }
+
+    #[test]
+    fn path_manager_that_finds_addresses_itself_is_kept() {
+        let mut config = preset("mptcp-3").unwrap().config;
+        config.multipath.as_mut().unwrap().path_manager = Arc::new(FullMesh);
+        assert_eq!(manager(&over_interfaces(&config, 0, 2, 0, &[])), "FullMesh");
+    }
+}

@@ -28,10 +28,6 @@ impl PathManager for Endpoints {
         self.0.len() + 1
     }
 
-    fn uses_local_addresses(&self) -> bool {
-        true
-    }
-
     /// The first address from which fewer subflows were opened than the list requires.
     fn next(&self, paths: &dyn PathView) -> Option<(IpAddr, Endpoint)> {
         if !paths.accepts_at_first() {

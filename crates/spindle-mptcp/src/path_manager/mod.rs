@@ -74,8 +74,9 @@ pub trait PathManager: Send + Sync + Debug {
         1
     }
 
-    /// Whether it opens subflows from further addresses of this host. If not, the lab replaces it on hosts with
-    /// several interfaces, where the address determines the path, by [`Endpoints`].
+    /// Whether it finds further addresses of this host by itself. If not, the lab replaces it on hosts with several
+    /// interfaces, where the address determines the path, by [`Endpoints`] for the interface that a connection starts
+    /// from. [`Endpoints`] does not: its list is configured, and is right for one such interface only.
     fn uses_local_addresses(&self) -> bool {
         false
     }
