@@ -124,18 +124,7 @@ impl Reading {
         for reading in self.included()? {
             all.extend(reading.replacements()?);
         }
-        let Some(list) = file.get("replace") else {
-            return Ok(all);
-        };
-        let Value::List(items) = &list.value else {
-            let problem = format!("found {}, want [[replace]]", list.kind());
-            return Err(ExperimentError::new(
-                list.origin.clone(),
-                "replace",
-                problem,
-            ));
-        };
-        for item in items {
+        for item in tables(&file, "replace")? {
             all.push(Replacement::read(item)?);
         }
         Ok(all)
@@ -185,19 +174,33 @@ impl Reading {
 
     /// The tables `set` of those `[[when]]` that apply to the experiment file `tree`.
     fn when<'f>(file: &'f Node, tree: &Node) -> Result<Vec<&'f Node>, ExperimentError> {
-        let Some(Value::List(all)) = file.get("when").map(|when| &when.value) else {
-            return Ok(Vec::new());
-        };
         let mut found = Vec::new();
-        for one in all {
+        for one in tables(file, "when")? {
             let section = Section::new("when", one)?;
             let (key, is): (String, String) = (section.need("key")?, section.need("is")?);
+            let set = section.node("set");
+            let set = set.ok_or_else(|| section.error("set", "missing, want a table of keys"))?;
+            section.finish()?;
             let place = key.split('.').try_fold(tree, |node, part| node.get(part));
             if place.and_then(String::from_node) == Some(is) {
-                found.extend(section.node("set"));
+                found.push(set);
             }
         }
         Ok(found)
+    }
+}
+
+/// The tables `[[key]]` of a file.
+fn tables<'f>(file: &'f Node, key: &str) -> Result<&'f [Node], ExperimentError> {
+    let Some(list) = file.get(key) else {
+        return Ok(&[]);
+    };
+    match &list.value {
+        Value::List(items) => Ok(items),
+        _ => {
+            let problem = format!("found {}, want [[{key}]]", list.kind());
+            Err(ExperimentError::new(list.origin.clone(), key, problem))
+        }
     }
 }
 
