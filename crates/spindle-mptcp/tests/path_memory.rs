@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, preset};
 use spindle_units::{Duration, Instant};
-use spindle_wire::{Endpoint, Packet, Payload};
+use spindle_wire::{Endpoint, Flags, Packet, Payload};
 
 /// The initial window in segments.
 const INITIAL: usize = 10;
@@ -27,7 +27,11 @@ struct Pair {
 
 impl Pair {
     fn new(remembered_paths: usize) -> Self {
-        let mut config = preset("tcp").unwrap().config;
+        Self::of("tcp", remembered_paths)
+    }
+
+    fn of(transport: &str, remembered_paths: usize) -> Self {
+        let mut config = preset(transport).unwrap().config;
         (config.tcp.send_buffer, config.tcp.receive_buffer) = (1 << 20, 1 << 20);
         let config = Arc::new(config);
         let limits = StackConfig {
@@ -143,6 +147,27 @@ fn connection_starts_with_a_larger_window_after_one_that_ended_in_order() {
     assert!((2 * INITIAL..=MOST).contains(&second), "{second} segments");
     let third = pair.fetch();
     assert!((second..=MOST).contains(&third), "{third} segments");
+}
+
+/// The next connection may come before the subflows of the last one have ended.
+#[test]
+fn connection_starts_with_a_larger_window_while_the_fin_of_the_last_one_is_lost() {
+    let mut pair = Pair::of("mptcp-1", 4);
+    let (client, server) = pair.open("10.0.0.1:0");
+    assert_eq!(pair.first_flight(server), INITIAL);
+    while let Ok(Some(_)) = pair.client.recv(pair.now, client, usize::MAX) {}
+    pair.server.close(pair.now, server);
+    pair.exchange();
+    pair.client.close(pair.now, client);
+    let data_fin = Pair::sent(&mut pair.client, pair.now);
+    let fins = Pair::deliver(&mut pair.server, pair.now, data_fin);
+    assert!(
+        fins.iter()
+            .any(|p| matches!(p, Packet::Tcp(s) if s.flags.contains(Flags::FIN)))
+    );
+    let (_, second) = pair.open("10.0.0.1:0");
+    let flight = pair.first_flight(second);
+    assert!((2 * INITIAL..=MOST).contains(&flight), "{flight} segments");
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub(crate) struct Teardown {
     pub(super) data_fin_due: bool,
     pub(super) data_fin_tries: u32,
     pub(super) peer_closed: bool,
+    /// The stack has been notified that the connection sends no more data.
+    delivered: bool,
     /// The connection has ended.
     pub(crate) closed: Option<CloseReason>,
     /// The application has released the connection.
@@ -161,12 +163,23 @@ impl Connection {
             return;
         }
         self.teardown.closed = Some(reason);
+        if reason == CloseReason::Finished {
+            self.note_delivered();
+        }
         if self.role == Role::Server && !self.connected {
             // The application was never notified of the connection: back to LISTEN (RFC 9293, section 3.10.7.4,
             // RST in SYN-RECEIVED).
             self.teardown.released = true;
         } else {
             self.outbox.push_event(ConnectionEvent::Closed(reason));
+        }
+    }
+
+    /// Notifies the stack, once, that the connection sends no more data.
+    #[cold] // the end of a connection
+    pub(super) fn note_delivered(&mut self) {
+        if !std::mem::replace(&mut self.teardown.delivered, true) {
+            self.outbox.push_event(ConnectionEvent::Delivered);
         }
     }
 

@@ -85,14 +85,17 @@ pub(crate) enum ConnectionEvent {
     /// All data that the application watches are acknowledged. The value is the data-level acknowledgement.
     Acknowledged(DataOffset),
     PeerClosed,
+    /// The connection sends no more data: the DATA_FIN is acknowledged, or the connection has ended in order. Only
+    /// the stack is notified.
+    Delivered,
     Closed(CloseReason),
 }
 
 impl ConnectionEvent {
-    /// Whether a subflow was established, or the connection has ended.
+    /// Whether a subflow begins to send, or all subflows have ceased to send.
     #[inline]
-    pub(crate) fn is_about_subflows(self) -> bool {
-        matches!(self, Self::Connected | Self::SubflowUp(_) | Self::Closed(_))
+    pub(crate) fn is_about_sending(self) -> bool {
+        matches!(self, Self::Connected | Self::SubflowUp(_) | Self::Delivered)
     }
 }
 

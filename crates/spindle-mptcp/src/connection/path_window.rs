@@ -1,4 +1,4 @@
-//! The congestion windows with which subflows start and end, for the stack's memory of paths (RFC 9040).
+//! The congestion windows that subflows have when they start and when all data are delivered, for the stack's memory of paths (RFC 9040).
 
 use std::net::IpAddr;
 
@@ -33,8 +33,8 @@ impl Connection {
         }
     }
 
-    /// The path and the congestion window in bytes of each subflow that was closed in order or is in TIME_WAIT, when
-    /// the connection has ended.
+    /// The path and the congestion window in bytes of each subflow that was closed in order or is established, when
+    /// the connection sends no more data.
     #[cold] // the end of a connection
     pub(crate) fn last_windows(&self) -> Vec<(Path, u64)> {
         let closed = self
@@ -42,8 +42,11 @@ impl Connection {
             .iter()
             .filter(|e| e.established && e.end == SubflowEnd::Closed);
         let closed = closed.map(|e| ((e.local.addr, e.remote.addr), e.window));
-        let resting = self.subflows.remaining();
-        let resting = resting.map(|s| ((s.local.addr, s.remote.addr), s.tx.cc.cwnd()));
-        closed.chain(resting).collect()
+        let established = self
+            .subflows
+            .remaining()
+            .filter(|s| s.state.is_synchronized())
+            .map(|s| ((s.local.addr, s.remote.addr), s.tx.cc.cwnd()));
+        closed.chain(established).collect()
     }
 }

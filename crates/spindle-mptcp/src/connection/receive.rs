@@ -446,6 +446,7 @@ impl Connection {
         if self.teardown.data_fin_sent && offset > self.send.written {
             self.teardown.data_fin_acked = true;
             self.teardown.data_fin_due = false;
+            self.note_delivered();
         }
         if offset < self.send.una {
             return;

@@ -76,12 +76,13 @@ pub enum Event {
     },
 }
 
+/// The event for the application, unless only the stack is notified.
 pub(super) fn from_connection_event(
     handle: Handle,
     listener: Option<ListenerId>,
     h: ConnectionEvent,
-) -> Event {
-    match h {
+) -> Option<Event> {
+    let event = match h {
         ConnectionEvent::Connected => match listener {
             Some(listener) => Event::Accepted { listener, handle },
             None => Event::Connected { handle },
@@ -93,8 +94,10 @@ pub(super) fn from_connection_event(
         ConnectionEvent::Writable => Event::Writable { handle },
         ConnectionEvent::Acknowledged(offset) => Event::Acknowledged { handle, offset },
         ConnectionEvent::PeerClosed => Event::PeerClosed { handle },
+        ConnectionEvent::Delivered => return None,
         ConnectionEvent::Closed(reason) => Event::Closed { handle, reason },
-    }
+    };
+    Some(event)
 }
 
 /// Why the stack refused a call.

@@ -805,11 +805,11 @@ impl Stack {
                 settled = true;
                 self.counters.settled(happened, c.role);
             }
-            if happened.is_about_subflows() {
+            if happened.is_about_sending() {
                 self.path_memory.on_event(now, c, happened);
             }
             self.events
-                .push_back(event::from_connection_event(handle, listener, happened));
+                .extend(event::from_connection_event(handle, listener, happened));
         }
         let token = c.mp.as_ref().map(|m| m.token_local);
         let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();

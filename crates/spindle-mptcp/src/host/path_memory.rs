@@ -1,13 +1,14 @@
 //! What former subflows learnt about the paths to peers: temporal sharing of control blocks (RFC 9040,
 //! section 6).
 //!
-//! When a connection ends in order, the stack records the congestion window of each of its subflows under the
-//! subflow's two addresses. The next subflow between these addresses starts with half of that window, if this is
+//! When the peer has acknowledged all data and the DATA_FIN, or at the latest when the connection ends in order, the
+//! stack records the congestion window of each of its subflows under the subflow's two addresses. It does not wait for
+//! the subflows to end, because a FIN that is lost delays that by a retransmission timeout. The next subflow between these addresses starts with half of that window, if this is
 //! more than its initial window. Half is a margin, because slow start may have doubled the window beyond what the
 //! path carries, and other traffic may have come up since.
 //!
-//! A record is removed when it is used, and the subflow that used it leaves its own record when it ends. Of several
-//! subflows at the same time, only one starts with the larger window, and the others start with the initial window.
+//! A record is removed when it is used, and the subflow that used it leaves its own record when it has no more to send. Of
+//! several subflows that send at the same time, only one starts with the larger window, and the others start with the initial window.
 //! A burst of connections therefore does not multiply a window that only one connection has tried.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use spindle_units::{Duration, Instant};
 
 use super::table::Keyed;
-use crate::connection::{CloseReason, Connection, ConnectionEvent, Path};
+use crate::connection::{Connection, ConnectionEvent, Path};
 use crate::types::SubflowId;
 
 /// A record is used within this time. A path's load changes within minutes (our choice; Linux keeps its
@@ -28,7 +29,7 @@ const MOST_SEGMENTS: u64 = 40;
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// cwnd at the end of the subflow, in bytes.
+    /// cwnd after the last data, in bytes.
     window: u64,
     at: Instant,
     /// The number of the record, which distinguishes it from others of the same path.
@@ -57,8 +58,8 @@ impl PathMemory {
     }
 
     /// Follows what happens to a connection: a subflow that is established starts with the window that its path's
-    /// record allows, and a connection that ends in order leaves records.
-    #[cold] // the beginning and the end of a subflow
+    /// record allows, and a connection that sends no more data leaves records.
+    #[cold] // the beginning and the end of what a subflow sends
     pub(super) fn on_event(&mut self, now: Instant, c: &mut Connection, event: ConnectionEvent) {
         if self.most == 0 {
             return;
@@ -66,7 +67,7 @@ impl PathMemory {
         match event {
             ConnectionEvent::Connected => self.recall(now, c, SubflowId::FIRST),
             ConnectionEvent::SubflowUp(id) => self.recall(now, c, id),
-            ConnectionEvent::Closed(CloseReason::Finished) => {
+            ConnectionEvent::Delivered => {
                 for (path, window) in c.last_windows() {
                     self.record(now, path, window);
                 }
@@ -85,7 +86,7 @@ impl PathMemory {
         }
     }
 
-    /// Records the window of a subflow that has ended. If there are too many records, the oldest is dropped.
+    /// Records the window of a subflow that sends no more data. If there are too many records, the oldest is dropped.
     fn record(&mut self, now: Instant, path: Path, window: u64) {
         self.numbered += 1;
         let number = self.numbered;
