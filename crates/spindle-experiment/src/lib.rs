@@ -35,13 +35,15 @@
 //!    provides the random streams.
 //! 5. [`metrics`] defines what a run measures. [`stats`] pools runs and computes intervals. [`identity`] records
 //!    what made a run.
-//! 6. [`claims`] represents the papers' claims and gives verdicts on them. [`bound`] computes the FUSO paper's
+//! 6. [`claims`] represents the papers' claims and gives verdicts on them. [`readings`] are choices for what the papers
+//!    leave open, and [`causes`] say why claims fail under all of them. [`bound`] computes the FUSO paper's
 //!    bound on timeouts.
 //! 7. [`results`] has runs as data, JSON and tables, the hashes of claims and sizes, and the lock of verdicts.
 //!    [`flow_trace`] has the events of one flow.
 
 pub mod bound;
 pub mod catalog;
+pub mod causes;
 pub mod claims;
 pub mod document;
 pub mod explain;

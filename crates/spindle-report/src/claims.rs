@@ -39,18 +39,26 @@ pub(super) fn dots(claims: &[Outcome]) -> Markup {
     }
 }
 
-fn verdict_badge(v: Verdict) -> Markup {
-    let sign = match v {
+/// The sign of a verdict in front of its name.
+pub(super) const fn sign(v: Verdict) -> &'static str {
+    match v {
         Verdict::Holds => "\u{2713}",
         Verdict::Fails => "\u{2717}",
         Verdict::Tied => "=",
         Verdict::NotCheckable => "?",
-    };
-    let text = match v {
+    }
+}
+
+/// A verdict's name for people.
+pub(super) const fn name(v: Verdict) -> &'static str {
+    match v {
         Verdict::NotCheckable => "not checkable",
         other => other.word(),
-    };
-    html! { span class=(format!("verdict {}", v.word())) { (sign) " " (text) } }
+    }
+}
+
+pub(super) fn verdict_badge(v: Verdict) -> Markup {
+    html! { span class=(format!("verdict {}", v.word())) { (sign(v)) " " (name(v)) } }
 }
 
 /// The paper's claims, one card each.

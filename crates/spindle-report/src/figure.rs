@@ -1,5 +1,6 @@
 //! The page of `reproduce`: one per paper, a section per figure.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
@@ -12,7 +13,7 @@ use super::flow::write_flow;
 use super::format::NONE;
 use super::model::{Beaten, Figure, FigureReport, LinePlot, LineSeries, OracleDistance, RunList};
 use super::page::{
-    Kind, Page, badge, command, file_stem, paragraphs, provenance, settings, write_file,
+    Attached, Kind, Page, badge, command, file_stem, paragraphs, provenance, settings, write_file,
 };
 use super::plot::{BarPanel, BarRow, Layout, Picture, bar_panels, line_plot};
 
@@ -178,7 +179,7 @@ fn plots(page: &mut Page, runs: &RunList, stem: &str, plots: &[LinePlot], captio
         html! {
             div {
                 h3 { (plot.title) }
-                (page.figure(&stem, caption, kind, |l| picture(l, runs, plot)))
+                (page.figure_with(&stem, (caption, attached(runs, plot)), kind, |l| picture(l, runs, plot)))
                 (values(page, runs, plot))
             }
         }
@@ -192,6 +193,60 @@ fn plots(page: &mut Page, runs: &RunList, stem: &str, plots: &[LinePlot], captio
             }
         }
     }
+}
+
+/// The files next to a plot: its values, and the picture with the other kind of vertical axis, if all values are above
+/// zero.
+fn attached(runs: &RunList, plot: &LinePlot) -> Vec<Attached> {
+    let mut files = vec![Attached {
+        ending: ".csv",
+        text: csv(plot),
+        name: "CSV",
+    }];
+    let points = || plot.series.iter().flat_map(|s| &s.points);
+    if swept(plot).len() > 1 && points().all(|q| q.y.value > 0.0) {
+        let mut other = plot.clone();
+        other.y.log = !plot.y.log;
+        files.push(Attached {
+            ending: if other.y.log {
+                "-log.svg"
+            } else {
+                "-linear.svg"
+            },
+            text: picture(Layout::ALL[0], runs, &other).standalone(),
+            name: if other.y.log {
+                "logarithmic axis"
+            } else {
+                "linear axis"
+            },
+        });
+    }
+    files
+}
+
+/// The values of a plot as lines of comma-separated fields: the line, the swept value, the value, and the ends of its
+/// 95 % interval, in the units of the metrics.
+fn csv(plot: &LinePlot) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut text = format!(
+        "series,{},{},low,high\n",
+        quoted(&plot.x.name),
+        quoted(&plot.y.name)
+    );
+    for s in &plot.series {
+        for q in &s.points {
+            let ends =
+                q.y.ci95
+                    .map_or_else(|| ",".to_owned(), |(low, high)| format!("{low},{high}"));
+            let x = plot
+                .x
+                .cases
+                .get(q.x as usize)
+                .map_or_else(|| q.x.to_string(), |case| quoted(case));
+            let _ = writeln!(text, "{},{x},{},{ends}", quoted(&s.name), q.y.value);
+        }
+    }
+    text
 }
 
 /// Lines over the swept value. If there is only one value, lines would be dots above each other, so bars are

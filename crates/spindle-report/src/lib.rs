@@ -9,7 +9,8 @@
 //! network. It follows the light or dark theme of its reader and is drawn for a desktop and for a phone. Every
 //! picture is also written next to the page as a separate SVG file.
 //!
-//! [`Register`] is a page of Markdown with the verdicts of several reproductions side by side.
+//! [`Register`] holds the verdicts of several reproductions side by side. It is a page of Markdown, or a site whose
+//! first page sorts and filters the claims.
 //!
 //! Runs of different versions or configurations are never shown side by side: [`ReportError`].
 

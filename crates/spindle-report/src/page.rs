@@ -46,12 +46,24 @@ fn zoom_bar() -> Markup {
     }
 }
 
+/// A file next to a picture.
+pub(crate) struct Attached {
+    /// What follows the picture's name in the file's name, such as `.csv`.
+    pub(crate) ending: &'static str,
+    /// The file's text.
+    pub(crate) text: String,
+    /// The name of the link to it.
+    pub(crate) name: &'static str,
+}
+
 /// A page under construction, with the pictures that will be written with it.
 #[derive(Default)]
 pub(crate) struct Page {
     files: Vec<(String, String)>,
     transports: BTreeSet<String>,
     broad: bool,
+    /// The script of this page alone.
+    script: &'static str,
 }
 
 impl Page {
@@ -64,16 +76,38 @@ impl Page {
         kind: Kind,
         draw: impl Fn(Layout) -> Picture,
     ) -> Markup {
+        self.figure_with(stem, (caption, Vec::new()), kind, draw)
+    }
+
+    /// Adds a picture as [`Self::figure`] does, and files that stand next to it: the end of each file's name with its
+    /// text and the name of its link.
+    pub(crate) fn figure_with(
+        &mut self,
+        stem: &str,
+        (caption, attached): (&str, Vec<Attached>),
+        kind: Kind,
+        draw: impl Fn(Layout) -> Picture,
+    ) -> Markup {
         let [wide, narrow] = Layout::ALL.map(draw);
         self.transports.extend(wide.transports().map(str::to_owned));
-        let file = format!("{}.svg", self.free_stem(stem));
+        let stem = self.free_stem(stem);
+        let file = format!("{stem}.svg");
         self.files.push((file.clone(), wide.standalone()));
+        let mut links = Vec::new();
+        for Attached { ending, text, name } in attached {
+            let file = format!("{stem}{ending}");
+            self.files.push((file.clone(), text));
+            links.push((file, name));
+        }
         html! {
             figure class=(kind.class()) {
                 @if kind == Kind::Zoomable { (zoom_bar()) }
                 @if kind != Kind::Small { (PreEscaped(wide.inline("wide"))) }
                 (PreEscaped(narrow.inline("narrow")))
-                figcaption { (caption) " " a href=(file) download=(file) { "SVG" } }
+                figcaption {
+                    (caption) " " a class="picture" href=(file) download=(file) { "SVG" }
+                    @for (file, name) in links { " " a href=(file) { (name) } }
+                }
             }
         }
     }
@@ -94,6 +128,11 @@ impl Page {
         self.broad = true;
     }
 
+    /// Adds a script that only this page needs.
+    pub(crate) fn script(&mut self, text: &'static str) {
+        self.script = text;
+    }
+
     /// The whole page.
     fn render(&self, title: &str, body: &Markup) -> String {
         let rules = style_rules(self.transports.iter().map(String::as_str));
@@ -112,7 +151,7 @@ impl Page {
                 body class=[self.broad.then_some("broad")] {
                     (body)
                     div id="tip" role="status" hidden="hidden" {}
-                    script { (PreEscaped(include_str!("assets/page.js"))) }
+                    script { (PreEscaped(include_str!("assets/page.js"))) (PreEscaped(self.script)) }
                 }
             }
         }

@@ -182,9 +182,13 @@ pub(crate) struct Register {
     /// Files of `reproduce --json`: those of one scale and reading form a column
     #[arg(value_name = "RESULTS.json", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The page, in Markdown; standard output if not given
+    /// The page, in Markdown; standard output if neither this nor --site is given
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Write a site that filters and sorts the claims. Its rows lead to the figures that `reproduce --all --out` wrote to
+    /// the same directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) site: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -100,6 +100,7 @@ impl From<RegisterError> for Failure {
     fn from(e: RegisterError) -> Self {
         match e {
             RegisterError::Io { path, source } => Self::file(&path, "read", &source),
+            RegisterError::Page(e) => Self::Other(e.to_string()),
             _ => Self::Usage(e.to_string()),
         }
     }

@@ -90,7 +90,7 @@ where
         Command::Compare(c) => commands::compare::compare(&registry, &c),
         Command::Run(r) => commands::compare::run(&registry, &r),
         Command::Reproduce(r) => commands::reproduce::reproduce(&registry, &r),
-        Command::Register(r) => commands::register::register(&r),
+        Command::Register(r) => commands::register::register(&registry, &r),
         Command::Flows(f) => commands::flows::flows(&f),
         Command::Trace(t) => commands::trace::trace(&registry, &t),
         Command::Gateway(g) => commands::gateway::gateway(&registry, &g),

@@ -19,6 +19,36 @@
   document.addEventListener("pointerdown", showTip);
   addEventListener("scroll", function () { tip.hidden = true; }, { passive: true });
 
+  // A picture as PNG, drawn from what is shown, in twice its size.
+  document.querySelectorAll("figcaption a.picture").forEach(function (link) {
+    var button = document.createElement("button"), figure = link.closest("figure");
+    button.type = "button";
+    button.className = "png";
+    button.textContent = "PNG";
+    button.addEventListener("click", function () {
+      var shown = [].find.call(figure.querySelectorAll(":scope > svg"), function (s) { return s.getClientRects().length; });
+      var box = shown.getBoundingClientRect(), copy = shown.cloneNode(true), image = new Image();
+      copy.setAttribute("width", 2 * box.width);
+      copy.setAttribute("height", 2 * box.height);
+      copy.insertBefore(document.querySelector("head style").cloneNode(true), copy.firstChild);
+      image.onload = function () {
+        var canvas = document.createElement("canvas"), save = document.createElement("a");
+        canvas.width = image.width;
+        canvas.height = image.height;
+        var pen = canvas.getContext("2d");
+        pen.fillStyle = getComputedStyle(document.documentElement).backgroundColor;
+        pen.fillRect(0, 0, canvas.width, canvas.height);
+        pen.drawImage(image, 0, 0);
+        save.href = canvas.toDataURL("image/png");
+        save.download = link.getAttribute("download").replace(/svg$/, "png");
+        button.dispatchEvent(new CustomEvent("saved", { detail: save.href.length }));
+        save.click();
+      };
+      image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(new XMLSerializer().serializeToString(copy));
+    });
+    link.after(" ", button);
+  });
+
   // A link into a folded part opens it.
   function unfold() {
     var at = location.hash.length > 1 && document.getElementById(location.hash.slice(1));

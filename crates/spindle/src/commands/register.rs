@@ -2,19 +2,24 @@
 
 use std::process::ExitCode;
 
+use spindle_experiment::registry::Registry;
 use spindle_report::Register;
 
 use super::print;
 use crate::args::Register as Args;
 use crate::failure::Failure;
 
-pub(crate) fn register(args: &Args) -> Result<ExitCode, Failure> {
-    let page = Register::read(&args.files)?.markdown();
-    match &args.out {
-        None => print(&page),
-        Some(path) => {
-            std::fs::write(path, page).map_err(|e| Failure::file(path, "write", &e))?;
-        }
+pub(crate) fn register(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
+    let register = Register::read(&args.files)?;
+    if let Some(path) = &args.out {
+        std::fs::write(path, register.markdown()).map_err(|e| Failure::file(path, "write", &e))?;
+    }
+    if let Some(directory) = &args.site {
+        let index = register.write_site(registry, directory)?;
+        print(&format!("register: {}\n", index.display()));
+    }
+    if args.out.is_none() && args.site.is_none() {
+        print(&register.markdown());
     }
     Ok(ExitCode::SUCCESS)
 }

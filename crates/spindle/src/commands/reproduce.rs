@@ -11,7 +11,7 @@ use spindle_experiment::{Experiment, Overrides, Scale, TransportName, results};
 use spindle_lab::story;
 use spindle_lab::sweep::{self, Options, Shared};
 use spindle_report::present::{self, Provenance, Reproduction, Results};
-use spindle_report::{Figure, Overview};
+use spindle_report::{Figure, Overview, Register};
 
 use super::compare::exit;
 use super::lock::LockStep;
@@ -78,10 +78,15 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         print(&present::overview_table(overview));
     }
     if let Some(dir) = &args.out {
-        for index in write_pages(pages, overview.as_ref(), dir)? {
-            if !quiet {
-                print(&format!("report: {}\n", index.display()));
-            }
+        let several = pages.len() > 1;
+        let mut written = write_pages(pages, overview.as_ref(), dir)?;
+        if several {
+            let name = scale(args).name();
+            let register = Register::of(args.reading.as_deref(), name, &experiments);
+            written.push(register.write_site(registry, dir)?);
+        }
+        for index in written.iter().filter(|_| !quiet) {
+            print(&format!("report: {}\n", index.display()));
         }
     }
     let reproduction = Reproduction {

@@ -1,16 +1,18 @@
-//! The register of claims: the verdicts of one or more reproductions in one page of Markdown, with a column for each
-//! reading.
-//!
-//! The page has a table for each paper. An experiment has one row, which lists the claims whose verdicts agree in all
-//! columns. A claim has a row with its sentence, the paper's number and the measured value if it fails in a column or
-//! if columns differ.
+//! The register of claims: the verdicts of one or more reproductions side by side, with a column for each reading. It
+//! can be written as a page of [Markdown](Register::markdown) or as a [site](Register::write_site).
 
-use std::fmt::Write as _;
+mod markdown;
+mod site;
+
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use spindle_experiment::ExperimentError;
 use spindle_experiment::claims::Verdict;
-use spindle_experiment::library;
+use spindle_experiment::library::{self, Paper};
+use spindle_experiment::results::Verdicts;
+
+use crate::ReportError;
 
 /// Why a register was not made.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +61,12 @@ pub enum RegisterError {
         /// The version of this experiment.
         found: String,
     },
+    /// An experiment of the library cannot be read.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// A page cannot be written.
+    #[error(transparent)]
+    Page(#[from] ReportError),
 }
 
 /// A file of `reproduce --json`.
@@ -85,6 +93,7 @@ struct Claim {
     paper: String,
     measured: String,
     verdict: Verdict,
+    why: String,
 }
 
 /// The verdicts at one scale and in one reading.
@@ -94,6 +103,9 @@ struct Column {
     scale: String,
     experiments: Vec<Experiment>,
 }
+
+/// The name of the default reading.
+const DEFAULT: &str = "default";
 
 /// The verdicts of one or more reproductions.
 #[derive(Debug, Default)]
@@ -133,17 +145,7 @@ impl Register {
                 path: path.to_owned(),
                 source,
             })?;
-        let reading = file.reading.unwrap_or_else(|| "default".to_owned());
-        let same = |c: &Column| c.reading == reading && c.scale == file.scale;
-        let index = self.columns.iter().position(same).unwrap_or_else(|| {
-            self.columns.push(Column {
-                reading: reading.clone(),
-                scale: file.scale.clone(),
-                experiments: Vec::new(),
-            });
-            self.columns.len() - 1
-        });
-        let column = &mut self.columns[index];
+        let column = self.column(file.reading.as_deref(), &file.scale);
         for experiment in file.experiments {
             column.check(path, &experiment)?;
             column.experiments.push(experiment);
@@ -151,30 +153,61 @@ impl Register {
         Ok(())
     }
 
-    /// The page.
-    pub fn markdown(&self) -> String {
-        let mut text = String::from(
-            "# Register of claims\n\nWritten by `spindle register` from files of `spindle reproduce --json`. A row in bold is an experiment: it lists the\n\
-             claims whose verdicts agree in all columns. A claim that fails in a column, or on which columns differ, has a row.\n",
-        );
-        for paper in library::PAPERS.iter().filter(|p| !p.joint) {
+    /// The verdicts of one reproduction. `reading` is `None` for the default reading of the papers.
+    pub fn of(reading: Option<&str>, scale: &str, verdicts: &[Verdicts]) -> Self {
+        let mut register = Self::default();
+        let column = register.column(reading, scale);
+        column.experiments = verdicts.iter().map(Experiment::of).collect();
+        register
+    }
+
+    /// The column of that reading and scale, which is added if there is none.
+    fn column(&mut self, reading: Option<&str>, scale: &str) -> &mut Column {
+        let reading = reading.unwrap_or(DEFAULT);
+        let same = |c: &Column| c.reading == reading && c.scale == scale;
+        let index = self.columns.iter().position(same).unwrap_or_else(|| {
+            self.columns.push(Column {
+                reading: reading.to_owned(),
+                scale: scale.to_owned(),
+                experiments: Vec::new(),
+            });
+            self.columns.len() - 1
+        });
+        &mut self.columns[index]
+    }
+
+    /// The papers with the ids of their experiments and the columns that contain some of these. A paper without
+    /// verdicts is left out.
+    fn papers(&self) -> impl Iterator<Item = (&'static Paper, Vec<&'static str>, Vec<&Column>)> {
+        let papers = library::PAPERS.iter().filter(|p| !p.joint);
+        papers.filter_map(|paper| {
             let ids: Vec<&str> = library::EXPERIMENTS
                 .iter()
                 .filter(|b| b.paper == Some(paper.id))
                 .map(|b| b.id)
                 .collect();
-            let columns: Vec<&Column> = self
-                .columns
-                .iter()
-                .filter(|c| ids.iter().any(|id| c.find(id).is_some()))
-                .collect();
-            if !columns.is_empty() {
-                let _ = write!(text, "\n## {}\n\n", paper.title);
-                counts(&mut text, &columns, &ids);
-                table(&mut text, &columns, &ids);
-            }
+            let has = |c: &&Column| ids.iter().any(|id| c.find(id).is_some());
+            let columns: Vec<&Column> = self.columns.iter().filter(has).collect();
+            (!columns.is_empty()).then_some((paper, ids, columns))
+        })
+    }
+}
+
+impl Experiment {
+    fn of(verdicts: &Verdicts) -> Self {
+        let claims = verdicts.claims.iter().map(|c| Claim {
+            id: c.id.clone(),
+            text: c.text.clone(),
+            paper: c.paper.clone(),
+            measured: c.measured.clone(),
+            verdict: c.verdict,
+            why: c.why.clone(),
+        });
+        Self {
+            id: verdicts.id.clone(),
+            version: verdicts.version.clone(),
+            claims: claims.collect(),
         }
-        text
     }
 }
 
@@ -213,142 +246,6 @@ impl Column {
             }),
         }
     }
-}
-
-/// Writes the number of claims with each verdict, a row for each column.
-fn counts(text: &mut String, columns: &[&Column], ids: &[&str]) {
-    text.push_str(
-        "| reading | scale | version | experiments | holds | tied | fails | not checkable |\n",
-    );
-    text.push_str("|---|---|---|---|---|---|---|---|\n");
-    for column in columns {
-        let found: Vec<&Experiment> = ids.iter().filter_map(|id| column.find(id)).collect();
-        let version = found.first().map_or("", |e| e.version.as_str());
-        let claims = || found.iter().flat_map(|e| &e.claims);
-        let of = |v: Verdict| claims().filter(|c| c.verdict == v).count().to_string();
-        let numbers = VERDICTS.map(of).join(" | ");
-        let (reading, scale, n) = (&column.reading, &column.scale, found.len());
-        let _ = writeln!(
-            text,
-            "| {reading} | {scale} | {version} | {n} | {numbers} |"
-        );
-    }
-    text.push('\n');
-}
-
-/// Writes the table of a paper's claims.
-fn table(text: &mut String, columns: &[&Column], ids: &[&str]) {
-    let names: Vec<String> = columns.iter().map(|c| c.name()).collect();
-    let _ = writeln!(
-        text,
-        "| claim | the paper | measured | {} |",
-        names.join(" | ")
-    );
-    let _ = writeln!(text, "|---|---|---|{}", "---|".repeat(columns.len()));
-    for id in ids {
-        let of: Vec<Option<&Experiment>> = columns.iter().map(|c| c.find(id)).collect();
-        if of.iter().any(Option::is_some) {
-            rows(text, id, &of);
-        }
-    }
-}
-
-/// Writes the rows of an experiment, which each column may have run.
-fn rows(text: &mut String, id: &str, columns: &[Option<&Experiment>]) {
-    let mut claims: Vec<&str> = Vec::new();
-    for claim in columns.iter().flatten().flat_map(|e| &e.claims) {
-        if !claims.contains(&claim.id.as_str()) {
-            claims.push(&claim.id);
-        }
-    }
-    let short = |claim: &str| {
-        claim
-            .strip_prefix(id)
-            .map_or(claim, |c| c.trim_start_matches('-'))
-            .to_owned()
-    };
-    let mut agreed = VERDICTS.map(|v| (v, Vec::new()));
-    let mut own = Vec::new();
-    for claim in claims {
-        let found: Vec<Option<&Claim>> = columns
-            .iter()
-            .map(|e| e.and_then(|e| e.claims.iter().find(|c| c.id == claim)))
-            .collect();
-        let mut verdicts = found.iter().flatten().map(|c| c.verdict);
-        let first = verdicts.next();
-        let same = verdicts.all(|v| Some(v) == first);
-        match agreed.iter_mut().find(|(v, _)| Some(*v) == first) {
-            Some((v, names)) if same && *v != Verdict::Fails => names.push(short(claim)),
-            _ => own.push((short(claim), found)),
-        }
-    }
-    let lists: Vec<String> = agreed
-        .iter()
-        .filter(|(_, names)| !names.is_empty())
-        .map(|(verdict, names)| format!("{}: {}", verdict.word(), names.join(", ")))
-        .collect();
-    let tallies: Vec<String> = columns.iter().map(|e| tally(*e)).collect();
-    let heading = format!("**{id}** {}", lists.join("; "));
-    let _ = writeln!(
-        text,
-        "| {} | | | {} |",
-        heading.trim_end(),
-        tallies.join(" | ")
-    );
-    for (name, found) in own {
-        claim_row(text, &name, &found);
-    }
-}
-
-/// How many claims of an experiment hold: "3 of 5".
-fn tally(experiment: Option<&Experiment>) -> String {
-    experiment.map_or_else(String::new, |e| {
-        let holds = e.claims.iter().filter(|c| c.verdict == Verdict::Holds);
-        format!("{} of {}", holds.count(), e.claims.len())
-    })
-}
-
-/// Longest sentence, statement and measured value of a row, in characters. Results as JSON have the whole texts.
-const LONGEST: [usize; 3] = [110, 90, 150];
-
-/// Writes the row of one claim. The value is that of the first column in which the claim fails.
-fn claim_row(text: &mut String, name: &str, columns: &[Option<&Claim>]) {
-    let ran = || columns.iter().flatten();
-    let Some(shown) = ran()
-        .find(|c| c.verdict == Verdict::Fails)
-        .or_else(|| ran().next())
-    else {
-        return;
-    };
-    let [sentence, paper, measured] = LONGEST;
-    let verdicts: Vec<&str> = columns
-        .iter()
-        .map(|c| c.map_or("", |c| c.verdict.word()))
-        .collect();
-    let _ = writeln!(
-        text,
-        "| `{name}` {} | {} | {} | {} |",
-        cell(&shown.text, sentence),
-        cell(&shown.paper, paper),
-        cell(&shown.measured, measured),
-        verdicts.join(" | ")
-    );
-}
-
-/// A text as a cell of a table, cut to a number of characters.
-fn cell(text: &str, longest: usize) -> String {
-    let text = text
-        .replace('\n', " ")
-        .replace('|', "\\|")
-        .replace('<', "&lt;");
-    if text.chars().count() <= longest {
-        return text;
-    }
-    let cut: String = text.chars().take(longest - 1).collect();
-    let words = cut
-        .rsplit_once(' ')
-        .map_or(cut.as_str(), |(words, _)| words);
-    format!("{}\u{2026}", words.trim_end_matches('\\'))
 }
 
 #[cfg(test)]
@@ -403,29 +300,46 @@ mod tests {
         for line in [
             "## FUSO: Fast and Cautious",
             "| default | quick | 1 | 1 | 1 | 1 | 1 | 1 |",
-            "| **fuso-fig1** holds: n1; tied: n3; not-checkable: n4 | | | 1 of 4 |",
-            "| `n2` sentence \\| fuso-fig1-n2 | 5 ms | value in  | fails |",
+            "| claim | the paper | measured | default | cause |",
+            "| **fuso-fig1** holds: n1; tied: n3; not-checkable: n4 | | | 1/4 | |",
+            "| `n2` sentence \\| fuso-fig1-n2 | 5 ms | value in  | fails | none |",
+            "Causes of the 1 claims that fail in every column; 1 have none:",
         ] {
             assert!(page.lines().any(|l| l == line), "{line}: {page}");
         }
     }
 
     #[test]
-    fn claim_on_which_readings_differ_has_a_row_with_a_verdict_for_each() {
-        let other: &[(&str, &str)] = &[("fuso-fig1-n1", "tied"), ("fuso-fig1-n3", "tied")];
+    fn claim_that_fails_in_some_readings_has_a_row_with_a_verdict_for_each() {
+        let other: &[(&str, &str)] = &[("fuso-fig1-n1", "tied"), ("fuso-fig1-n2", "holds")];
         let files = [
             file("", "1", &[("fuso-fig1", CLAIMS)]),
             file("linux-3.18", "1", &[("fuso-fig1", other)]),
         ];
         let page = register(&files).unwrap().markdown();
         for line in [
-            "| claim | the paper | measured | default, quick | linux-3.18, quick |",
-            "| **fuso-fig1** tied: n3; not-checkable: n4 | | | 1 of 4 | 0 of 2 |",
-            "| `n1` sentence \\| fuso-fig1-n1 | 5 ms | value in  | holds | tied |",
-            "| `n2` sentence \\| fuso-fig1-n2 | 5 ms | value in  | fails |  |",
+            "| claim | the paper | measured | default | linux-3.18 | cause |",
+            "| **fuso-fig1** holds in some: n1; tied: n3; not-checkable: n4 | | | 1/4 | 1/2 | |",
+            "| `n2` sentence \\| fuso-fig1-n2 | 5 ms | value in  | fails | holds |  |",
         ] {
             assert!(page.lines().any(|l| l == line), "{line}: {page}");
         }
+        assert!(!page.contains("Causes of"), "{page}");
+    }
+
+    #[test]
+    fn claim_that_fails_in_every_reading_refers_to_its_cause() {
+        let claim = &spindle_experiment::causes::all()[0].claims[0];
+        let (paper, rest) = claim.split_once('-').unwrap();
+        let figure = rest.rsplit_once('-').unwrap().0;
+        let experiment = format!("{paper}-{figure}");
+        let page = register(&[file("", "1", &[(&experiment, &[(claim, "fails")])])])
+            .unwrap()
+            .markdown();
+        assert!(page.contains("| fails | 1 |"), "{page}");
+        let cause = &spindle_experiment::causes::all()[0];
+        let listed = format!("1. ({}) {}", cause.because.word(), cause.text);
+        assert!(page.contains(&listed), "{page}");
     }
 
     #[test]
@@ -449,11 +363,5 @@ mod tests {
         assert_eq!((expected.as_str(), found.as_str()), ("1", "2"));
         register(&[first.clone(), file("", "2", &[("caps-fig1", CLAIMS)])]).unwrap();
         register(&[first, file("linux-3.18", "2", &[("fuso-fig2", CLAIMS)])]).unwrap();
-    }
-
-    #[test]
-    fn long_texts_are_cut_at_a_word() {
-        assert_eq!(cell("one two three", 13), "one two three");
-        assert_eq!(cell("one two three", 10), "one two\u{2026}");
     }
 }
