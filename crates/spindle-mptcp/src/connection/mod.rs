@@ -92,10 +92,13 @@ pub(crate) enum ConnectionEvent {
 }
 
 impl ConnectionEvent {
-    /// Whether a subflow begins to send, or all subflows have ceased to send.
+    /// Whether it occurs only a few times in the life of a connection or of a subflow.
     #[inline]
-    pub(crate) fn is_about_sending(self) -> bool {
-        matches!(self, Self::Connected | Self::SubflowUp(_) | Self::Delivered)
+    pub(crate) fn is_rare(self) -> bool {
+        !matches!(
+            self,
+            Self::Readable | Self::Writable | Self::Acknowledged(_)
+        )
     }
 }
 

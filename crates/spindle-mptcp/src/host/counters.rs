@@ -132,14 +132,15 @@ impl RefusedJoins {
 }
 
 impl StackCounters {
-    /// A connection's handshake is over.
-    #[cold] // the end of a connection
-    pub(super) fn settled(&mut self, how: ConnectionEvent, role: Role) {
+    /// Counts a connection that is established. Returns whether the event is the end of a handshake or of a connection.
+    #[cold] // the beginning and the end of a connection
+    pub(super) fn settled(&mut self, how: ConnectionEvent, role: Role) -> bool {
         match (how, role) {
             (ConnectionEvent::Connected, Role::Server) => self.accepted += 1,
             (ConnectionEvent::Connected, Role::Client) => self.connected += 1,
             _ => {}
         }
+        matches!(how, ConnectionEvent::Connected | ConnectionEvent::Closed(_))
     }
 
     /// Adds the counters of a connection.

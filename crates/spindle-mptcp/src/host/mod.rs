@@ -39,7 +39,7 @@ use crate::config::Config;
 use crate::connection::info::ConnectionInfo;
 use crate::connection::memory::Pressure;
 use crate::connection::trace::TraceEvent;
-use crate::connection::{Connection, ConnectionEvent, NewConnection, Role, Wanted};
+use crate::connection::{Connection, NewConnection, Role, Wanted};
 use crate::keys;
 use crate::secrets::{Generator, Generators, Label, Secrets};
 use crate::stage::coding::PathEstimates;
@@ -798,18 +798,13 @@ impl Stack {
         };
         let mut settled = false;
         while let Some(happened) = c.next_event() {
-            if matches!(
-                happened,
-                ConnectionEvent::Connected | ConnectionEvent::Closed(_)
-            ) {
-                settled = true;
-                self.counters.settled(happened, c.role);
-            }
-            if happened.is_about_sending() {
+            if happened.is_rare() {
+                settled |= self.counters.settled(happened, c.role);
                 self.path_memory.on_event(now, c, happened);
             }
-            self.events
-                .extend(event::from_connection_event(handle, listener, happened));
+            if let Some(event) = event::from_connection_event(handle, listener, happened) {
+                self.events.push_back(event);
+            }
         }
         let token = c.mp.as_ref().map(|m| m.token_local);
         let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();
