@@ -16,7 +16,7 @@ use crate::recovery::{
 };
 use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
-use crate::stage::coding::{CodeKind, Estimates, Samples, SharedEstimates, UnitSize};
+use crate::stage::coding::{CodeKind, CodingConfig, Estimates, Samples, SharedEstimates, UnitSize};
 use crate::stage::reorder;
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig, Threshold};
 use crate::tcp_config::{EcnMode, IdleRestart, LossConfig, ReductionBase, RtoFloor};
@@ -495,12 +495,19 @@ const OTHERS: &[Other] = others! {
     "rtt-known", "the round-trip times in equation 4 are those of the network until one was measured, and not 0.1 and 3 ms (our choice)",
         |c| coding(c, |s| s.known.round_trips = true);
     "real-r", "k makes the mean time of a window shortest for r = k p / (1 - p), which equation 4 does not round; the r that is sent is rounded up (our choice)",
-        |c| coding(c, |s| s.unit = UnitSize::OptimalUnrounded);
+        |c| coding(c, unrounded);
     "in-order", "segments of a unit wait for those of earlier units, 2 ms at most",
         |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
 };
+
+/// Does not round r in equation 4. Units of another size do not use the equation.
+fn unrounded(s: &mut CodingConfig) {
+    if s.unit == UnitSize::Optimal {
+        s.unit = UnitSize::OptimalUnrounded;
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -597,5 +604,14 @@ mod tests {
         assert_eq!((c.congestion.name(), c.tcp.ecn), ("dctcp", EcnMode::Dctcp));
         let back = variant("reno").and_then(|v| v.apply(c)).expect("applies");
         assert_eq!(back.tcp.ecn, EcnMode::Off);
+    }
+
+    #[test]
+    fn unit_of_a_variant_stays_if_r_is_not_rounded() {
+        let unit = |name: &str| of(name).coding.expect("codes short flows").unit;
+        assert_eq!(unit("caps+real-r"), UnitSize::OptimalUnrounded);
+        for (name, expected) in [("k-4", UnitSize::Fixed(4)), ("k-window", UnitSize::Window)] {
+            assert_eq!(unit(&format!("caps+{name}+real-r")), expected);
+        }
     }
 }
