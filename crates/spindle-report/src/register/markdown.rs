@@ -1,8 +1,8 @@
 //! The register as one page of Markdown.
 //!
-//! The page has a table for each paper. An experiment has one row, which lists the claims that fail in no column. A
-//! claim that fails in a column has a row with its sentence, the paper's number and the measured value. If it fails in
-//! every column, it refers to its [cause](spindle_experiment::causes).
+//! The page has a table for each paper. An experiment has one row, which lists its claims by verdict. A claim that fails
+//! in the first column that has it, also has a row with its sentence, the paper's number and the measured value. If it
+//! fails in every column, it refers to its [cause](spindle_experiment::causes).
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ impl Register {
     pub fn markdown(&self) -> String {
         let mut text = String::from(
             "# Register of claims\n\nWritten by `spindle register` from files of `spindle reproduce --json`. A row in bold is an experiment: it lists the\n\
-             claims that fail in no column, and how many hold in each. A claim that fails in a column has a row. If it fails in every column, it\n\
+             claims by verdict, and how many hold in each column. A claim that fails in the first column has a row. If it fails in every column, it\n\
              refers to its cause: the paper contradicts itself (paper), an unknown part of the set-up (set-up), the schemes as the paper describes\n\
              them (scheme), the size of the runs (scale), or not found (open).\n",
         );
@@ -115,12 +115,21 @@ impl Causes {
     }
 }
 
-/// The groups of an experiment's claims that fail in no column.
-const GROUPS: [&str; 4] = ["holds", "holds in some", "tied", "not-checkable"];
+/// The groups of an experiment's claims without rows of their own.
+const GROUPS: [&str; 5] = [
+    "holds",
+    "holds in some",
+    "tied",
+    "not-checkable",
+    "fails in some",
+];
 
-/// The index in [`GROUPS`] of a claim with these verdicts, none of which is a failure.
+/// The index in [`GROUPS`] of a claim with these verdicts.
 fn group(verdicts: &[Verdict]) -> usize {
     let any = |v: Verdict| verdicts.contains(&v);
+    if any(Verdict::Fails) {
+        return 4;
+    }
     match any(Verdict::Holds) {
         true if verdicts.iter().all(|v| *v == Verdict::Holds) => 0,
         true => 1,
@@ -145,7 +154,7 @@ fn rows(text: &mut String, id: &str, columns: &[Option<&Experiment>], causes: &m
             .map(|e| e.and_then(|e| e.claims.iter().find(|c| c.id == claim)))
             .collect();
         let verdicts: Vec<Verdict> = found.iter().flatten().map(|c| c.verdict).collect();
-        match verdicts.contains(&Verdict::Fails) {
+        match verdicts.first() == Some(&Verdict::Fails) {
             true => failing.push((claim, found)),
             false => groups[group(&verdicts)].push(short(claim, id)),
         }

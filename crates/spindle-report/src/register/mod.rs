@@ -311,7 +311,11 @@ mod tests {
 
     #[test]
     fn claim_that_fails_in_some_readings_has_a_row_with_a_verdict_for_each() {
-        let other: &[(&str, &str)] = &[("fuso-fig1-n1", "tied"), ("fuso-fig1-n2", "holds")];
+        let other: &[(&str, &str)] = &[
+            ("fuso-fig1-n1", "tied"),
+            ("fuso-fig1-n2", "holds"),
+            ("fuso-fig1-n3", "fails"),
+        ];
         let files = [
             file("", "1", &[("fuso-fig1", CLAIMS)]),
             file("linux-3.18", "1", &[("fuso-fig1", other)]),
@@ -319,7 +323,7 @@ mod tests {
         let page = register(&files).unwrap().markdown();
         for line in [
             "| claim | the paper | measured | default | linux-3.18 | cause |",
-            "| **fuso-fig1** holds in some: n1; tied: n3; not-checkable: n4 | | | 1/4 | 1/2 | |",
+            "| **fuso-fig1** holds in some: n1; not-checkable: n4; fails in some: n3 | | | 1/4 | 1/3 | |",
             "| `n2` sentence \\| fuso-fig1-n2 | 5 ms | value in  | fails | holds |  |",
         ] {
             assert!(page.lines().any(|l| l == line), "{line}: {page}");
