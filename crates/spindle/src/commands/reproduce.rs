@@ -77,29 +77,39 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
     if let Some(overview) = overview.as_ref().filter(|_| !quiet) {
         print(&present::overview_table(overview));
     }
-    if let Some(dir) = &args.out {
-        let several = pages.len() > 1;
-        let mut written = write_pages(pages, overview.as_ref(), dir)?;
-        if several {
-            let name = scale(args).name();
-            let register = Register::of(args.reading.as_deref(), name, &experiments);
-            written.push(register.write_site(registry, dir)?);
-        }
-        for index in written.iter().filter(|_| !quiet) {
-            print(&format!("report: {}\n", index.display()));
-        }
-    }
     let reproduction = Reproduction {
         scale: scale(args).name().to_owned(),
         reading: args.reading.clone(),
         experiments,
         overview,
     };
+    if let Some(dir) = &args.out {
+        let written = write_site(registry, pages, &reproduction, dir)?;
+        for index in written.iter().filter(|_| !quiet) {
+            print(&format!("report: {}\n", index.display()));
+        }
+    }
     if let Some(path) = &args.json {
         write_json(path, &reproduction)?;
     }
     lock.finish(&reproduction.experiments)?;
     Ok(code)
+}
+
+/// Writes the pages of all papers, and a register of their claims if there are several. Returns their paths.
+fn write_site(
+    registry: &Registry,
+    pages: Vec<(&str, Vec<Figure>)>,
+    of: &Reproduction,
+    dir: &Path,
+) -> Result<Vec<PathBuf>, Failure> {
+    let several = pages.len() > 1;
+    let mut written = write_pages(pages, of.overview.as_ref(), dir)?;
+    if several {
+        let register = Register::of(of.reading.as_deref(), &of.scale, &of.experiments);
+        written.push(register.write_site(registry, dir)?);
+    }
+    Ok(written)
 }
 
 /// Writes the pages of all papers, each in its own directory if there are several.
