@@ -92,8 +92,15 @@ pub fn find(name: &str, papers: &[&str]) -> Result<&'static Reading, UnknownName
 }
 
 impl Reading {
+    /// The file. An entry of another name is a mistake.
     fn read(&self) -> Result<Node, ExperimentError> {
-        Node::parse(self.path, self.text)
+        let file = Node::parse(self.path, self.text)?;
+        let section = Section::new("", &file)?;
+        for key in ["title", "papers", "includes", "set", "when", "replace"] {
+            section.node(key);
+        }
+        section.finish()?;
+        Ok(file)
     }
 
     /// Its title.
@@ -281,6 +288,20 @@ mod tests {
                 assert!(texts.iter().any(replaced), "{}: {r:?}", reading.name);
             }
         }
+    }
+
+    #[test]
+    fn entry_of_an_unknown_name_is_an_error() {
+        let reading = Reading {
+            name: "x",
+            path: "x.toml",
+            text: "title = \"X\"\npapers = [\"caps\"]\n[sets]\n\"scenario.mss\" = 1000\n",
+        };
+        let error = reading.title().unwrap_err().to_string();
+        assert!(
+            error.contains("sets") && error.contains("x.toml:3"),
+            "{error}"
+        );
     }
 
     #[test]
