@@ -1,4 +1,5 @@
-//! The congestion windows that subflows have when they start and when all data are delivered, for the stack's memory of paths (RFC 9040).
+//! The congestion windows that subflows have when they start and when all data are delivered, for the stack's memory
+//! of paths (RFC 9040).
 
 use std::net::IpAddr;
 

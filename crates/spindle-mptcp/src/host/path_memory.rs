@@ -3,13 +3,13 @@
 //!
 //! When the peer has acknowledged all data and the DATA_FIN, or at the latest when the connection ends in order, the
 //! stack records the congestion window of each of its subflows under the subflow's two addresses. It does not wait for
-//! the subflows to end, because a FIN that is lost delays that by a retransmission timeout. The next subflow between these addresses starts with half of that window, if this is
-//! more than its initial window. Half is a margin, because slow start may have doubled the window beyond what the
-//! path carries, and other traffic may have come up since.
+//! the subflows to end, because a lost FIN delays that by a retransmission timeout. The next subflow between these
+//! addresses starts with half of that window, if this is more than its initial window. Half is a margin, because slow
+//! start may have doubled the window beyond what the path carries, and other traffic may have come up since.
 //!
-//! A record is removed when it is used, and the subflow that used it leaves its own record when it has no more to send. Of
-//! several subflows that send at the same time, only one starts with the larger window, and the others start with the initial window.
-//! A burst of connections therefore does not multiply a window that only one connection has tried.
+//! A record is removed when it is used, and the subflow that used it leaves its own record when it has no more to send.
+//! Of several subflows that send at the same time, only one starts with the larger window, and the others start with
+//! the initial window. A burst of connections therefore does not multiply a window that only one connection has tried.
 
 use std::collections::{HashMap, VecDeque};
 

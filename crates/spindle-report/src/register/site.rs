@@ -320,8 +320,9 @@ impl Part<'_> {
 
     /// The version that made the runs of a column.
     fn version<'a>(&self, column: &'a Column) -> &'a str {
-        let mut found = self.experiments.iter().map(|s| column.find(s.built_in.id));
-        found.find_map(|e| e).map_or("", |e| e.version.as_str())
+        let mut found = self.experiments.iter();
+        let first = found.find_map(|s| column.find(s.built_in.id));
+        first.map_or("", |e| e.version.as_str())
     }
 }
 
