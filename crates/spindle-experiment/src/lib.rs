@@ -36,8 +36,8 @@
 //! 5. [`metrics`] defines what a run measures. [`stats`] pools runs and computes intervals. [`identity`] records
 //!    what made a run.
 //! 6. [`claims`] represents the papers' claims and gives verdicts on them. [`readings`] are choices for what the papers
-//!    leave open, and [`causes`] say why claims fail under all of them. [`bound`] computes the FUSO paper's
-//!    bound on timeouts.
+//!    leave open, [`causes`] say why claims fail under all of them, and [`variations`] show whether verdicts depend on
+//!    printed values. [`bound`] computes the FUSO paper's bound on timeouts.
 //! 7. [`results`] has runs as data, JSON and tables, the hashes of claims and sizes, and the lock of verdicts.
 //!    [`flow_trace`] has the events of one flow.
 
@@ -68,6 +68,7 @@ pub mod topologies;
 pub mod traffic;
 mod transport_name;
 pub mod units;
+pub mod variations;
 pub mod workload;
 
 pub use document::{ExperimentError, Origin, suggestion};

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+pub use crate::document::UnknownName;
 use crate::document::{ExperimentError, suggestion};
 use crate::file::{Context, Experiment, Overrides};
 use crate::registry::Registry;
@@ -246,11 +247,6 @@ impl BuiltIn {
         parse(registry, file, Path::new("."), overrides)
     }
 }
-
-/// The error for a name that matches no experiment. It lists the names that do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UnknownName(pub(crate) String);
 
 /// The error if no experiment has that id, in a place where a file is accepted as well.
 pub fn no_such_scenario(name: &str) -> UnknownName {

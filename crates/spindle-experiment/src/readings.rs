@@ -11,8 +11,7 @@
 //! - `includes` names other readings. Their keys and replacements are applied before the file's own. If several of
 //!   them set a key to a list, the lists are joined.
 
-use crate::document::{ExperimentError, FromNode, Node, Section, Value, suggestion};
-use crate::library::UnknownName;
+use crate::document::{ExperimentError, FromNode, Node, Section, UnknownName, Value, suggestion};
 
 /// A reading that comes with Spindle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use spindle_experiment::Overrides;
+use spindle_experiment::variations::Variation;
 
 /// Multipath TCP that recovers lost packets before anyone waits for them.
 #[derive(Debug, Parser)]
@@ -73,6 +74,7 @@ impl Size {
             transports: transports.cloned(),
             scale: None,
             reading: None,
+            variation: None,
         }
     }
 }
@@ -154,6 +156,10 @@ pub(crate) struct Reproduce {
     /// Another reading of the paper: choices for what it leaves open, for all of its experiments
     #[arg(long, value_name = "NAME")]
     pub(crate) reading: Option<String>,
+    /// With a printed value changed in all experiments, to see whether verdicts depend on it: other-seeds, smaller-mss,
+    /// half-buffers, double-buffers, half-min-rto, double-min-rto, lower-load, higher-load
+    #[arg(long, value_name = "NAME", value_parser = Variation::find)]
+    pub(crate) vary: Option<Variation>,
     /// Where results, and the report, go
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -161,10 +167,10 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,
     /// Write the hash and the verdict of each claim to a file; experiments that are not run keep their entries
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["reading", "seed", "check_lock", "list"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reading", "vary", "seed", "check_lock", "list"])]
     pub(crate) write_lock: Option<PathBuf>,
     /// Compare the hash and the verdict of each claim with those of such a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["reading", "seed", "list"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reading", "vary", "seed", "list"])]
     pub(crate) check_lock: Option<PathBuf>,
     /// Take finished runs from --out instead of making them again
     #[arg(long, requires = "out")]
@@ -179,12 +185,16 @@ pub(crate) struct Reproduce {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Register {
-    /// Files of `reproduce --json`: those of one scale and reading form a column
+    /// Files of `reproduce --json`: those of one scale and reading form a column, those with
+    /// a variation show whether its verdicts are robust
     #[arg(value_name = "RESULTS.json", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The page, in Markdown; standard output if neither this nor --site is given
+    /// The page, in Markdown; standard output if neither this nor another page is asked for
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Write a page, in Markdown, on the verdicts that files of `reproduce --vary` change
+    #[arg(long, value_name = "FILE")]
+    pub(crate) robustness: Option<PathBuf>,
     /// Write a site that filters and sorts the claims. Its rows lead to the figures that `reproduce --all --out` wrote to
     /// the same directory
     #[arg(long, value_name = "DIR")]
@@ -240,6 +250,9 @@ pub(crate) struct Trace {
     /// With the reading of reproduce --reading
     #[arg(long, value_name = "NAME")]
     pub(crate) reading: Option<String>,
+    /// With the variation of reproduce --vary
+    #[arg(long, value_name = "NAME", value_parser = Variation::find)]
+    pub(crate) vary: Option<Variation>,
     /// At the scale of reproduce --quick
     #[arg(long)]
     pub(crate) quick: bool,

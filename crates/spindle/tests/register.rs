@@ -130,3 +130,35 @@ fn register_has_a_row_for_each_claim_that_fails() {
         "{error}"
     );
 }
+
+#[test]
+fn robustness_page_compares_a_run_with_its_variations() {
+    let dir = tempfile::tempdir().unwrap();
+    // Both are computed, so that no variation changes them.
+    let run = ["reproduce", "caps-fig9", "caps-fig6", "--json"];
+    for vary in [None, Some("lower-load"), Some("other-seeds")] {
+        let file = format!("{}.json", vary.unwrap_or("printed"));
+        let vary = vary.map_or(Vec::new(), |name| vec!["--vary", name]);
+        let made = spindle(&[&run[..], &[&file], &vary].concat(), dir.path());
+        assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    }
+    let files = ["printed.json", "lower-load.json", "other-seeds.json"];
+    let page = [&["register"], &files[..], &["--robustness", "page.md"]].concat();
+    let made = spindle(&page, dir.path());
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    let page = fs::read_to_string(dir.path().join("page.md")).unwrap();
+    for part in [
+        " robust, 0 uncertain, 0 fragile.",
+        "| lower-load | load x 0.8 | ",
+        "| other-seeds | other seeds | ",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let error = refused(&["reproduce", "caps-fig9", "--vary", "lower"], dir.path());
+    assert!(error.contains("want one of other-seeds"), "{error}");
+    let lock = ["--vary", "lower-load", "--check-lock", "lock.json"];
+    refused(
+        &[&["reproduce", "caps-fig9"], &lock[..]].concat(),
+        dir.path(),
+    );
+}

@@ -72,6 +72,11 @@ impl fmt::Display for KeyPrefix<'_> {
 /// The least number of characters for which names that begin with them are suggested.
 const MIN_PREFIX: usize = 2;
 
+/// The error for a name that nothing has. It lists the names that exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownName(pub(crate) String);
+
 /// `, did you mean "..."?` for the entry of `accepted` that was probably meant by `found`. The text is empty if
 /// there is no such entry.
 ///

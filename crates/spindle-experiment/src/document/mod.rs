@@ -19,6 +19,6 @@ mod error;
 mod node;
 mod section;
 
-pub use error::{ExperimentError, Origin, suggestion};
+pub use error::{ExperimentError, Origin, UnknownName, suggestion};
 pub use node::{Node, Value};
 pub use section::{FromNode, Load, Section, Share, Size};

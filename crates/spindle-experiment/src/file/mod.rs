@@ -19,6 +19,7 @@ use crate::registry::Registry;
 use crate::rng::hash64;
 use crate::scenario::Scenario;
 use crate::transport_name::{End, KERNEL_TRANSPORTS, KnownTransports, TransportName};
+use crate::variations::Variation;
 
 /// How large a reproduction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,23 @@ pub struct Point {
 }
 
 impl Point {
+    fn of(set: Vec<(String, String)>, scenario: Scenario) -> Self {
+        // The scenario is hashed as resolved. It includes the defaults and the contents of the files that it names.
+        let hash = hash64(&[format!("{scenario:?}").as_bytes()]);
+        Self {
+            set,
+            scenario,
+            hash,
+        }
+    }
+
+    /// Applies a variation to the scenario.
+    fn vary(&mut self, variation: Variation) {
+        let mut scenario = self.scenario.clone();
+        variation.apply(&mut scenario);
+        *self = Self::of(std::mem::take(&mut self.set), scenario);
+    }
+
     /// Whether the point is computed by a formula instead of run.
     pub fn is_computed(&self) -> bool {
         self.scenario.traffic.formula().is_some()
@@ -230,7 +248,10 @@ impl Experiment {
         overlay::apply(&mut tree, overrides)?;
         let claims = tree.remove("claims");
         let sweep = tree.remove("sweep");
-        let points = points(&tree, sweep.as_ref(), context)?;
+        let mut points = points(&tree, sweep.as_ref(), context)?;
+        if let Some(variation) = overrides.variation {
+            points.iter_mut().for_each(|p| p.vary(variation));
+        }
         let root = Section::new("", &tree)?;
         let computed = points.iter().filter(|p| p.is_computed()).count();
         if computed > 0 && computed < points.len() {
@@ -248,6 +269,9 @@ impl Experiment {
         };
         let mut experiment = head(name, &root, context)?;
         experiment.points = points;
+        if let Some(variation) = overrides.variation {
+            experiment.seed = variation.seed(experiment.seed);
+        }
         if let Some(node) = claims {
             experiment.claims = read_claims(&node, &experiment, context.registry)?;
         }
@@ -354,14 +378,7 @@ fn point(
     context: &Context<'_>,
 ) -> Result<Point, ExperimentError> {
     let root = Section::new("", tree)?;
-    let scenario = read::scenario(&root, context)?;
-    // The scenario is hashed as resolved. It includes the defaults and the contents of the files that it names.
-    let hash = hash64(&[format!("{scenario:?}").as_bytes()]);
-    Ok(Point {
-        set,
-        scenario,
-        hash,
-    })
+    Ok(Point::of(set, read::scenario(&root, context)?))
 }
 
 /// Reads everything except the scenario. Refuses unknown keys.

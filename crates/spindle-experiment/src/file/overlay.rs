@@ -5,6 +5,7 @@ use crate::document::Section;
 use crate::document::{ExperimentError, Origin};
 use crate::document::{Node, Value};
 use crate::readings::Reading;
+use crate::variations::Variation;
 
 /// What the command line overrides in a file.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,8 @@ pub struct Overrides {
     pub scale: Option<Scale>,
     /// The reading of a paper, which is applied before all other overrides.
     pub reading: Option<&'static Reading>,
+    /// A variation, which is applied to the resolved scenarios, after all other overrides.
+    pub variation: Option<Variation>,
 }
 
 /// Applies all overrides to a file: first the reading, then the scale, then the flags.

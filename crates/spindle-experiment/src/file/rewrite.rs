@@ -12,6 +12,8 @@ use crate::document::{Node, Value};
 /// directory, gives the same experiment. Files that the experiment names are searched from `directory`, and
 /// their contents are included. The order within tables is kept. Comments are not kept.
 ///
+/// A variation is not included, since it changes the resolved scenarios and no key.
+///
 /// If no scale is applied, the tables of scales stay. A later scale is then applied over the values that were
 /// set.
 ///

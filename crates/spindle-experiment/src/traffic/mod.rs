@@ -73,6 +73,13 @@ pub trait Traffic: Any + fmt::Debug + Send + Sync {
         false
     }
 
+    /// The same traffic at `factor` times the load: flows start `factor` times as often. `None` if starts do not have a
+    /// rate, such as those of clients that wait for their last response.
+    fn at_load(&self, factor: f64) -> Option<Arc<dyn Traffic>> {
+        let _ = factor;
+        None
+    }
+
     /// Mean size of a response in bytes, if the flows are independent requests.
     fn mean_response(&self) -> Option<f64> {
         None

@@ -201,6 +201,12 @@ pub(super) fn numbers(names: &[String], hosts: &[String]) -> Result<Vec<u32>, Pl
         .collect()
 }
 
+/// The time between two starts at `factor` times their rate, if it is `every` now. It is at least 1 ns.
+pub(super) fn apart(every: Duration, factor: f64) -> Duration {
+    let nanos = every.as_nanos() as f64 / factor;
+    Duration::from_nanos((nanos.round() as u64).max(1))
+}
+
 /// A random server that is not the client itself. `own` is the client's index if it is a server too.
 pub(super) fn other(own: Option<usize>, servers: usize, rng: &mut Stream) -> usize {
     match own {

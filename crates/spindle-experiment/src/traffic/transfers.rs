@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use super::plan::{ENDLESS, ONSET, flow, numbers, other, sort_by_start};
+use super::plan::{ENDLESS, ONSET, apart, flow, numbers, other, sort_by_start};
 use super::read::{hosts, matching, observe};
 use super::{
     Ask, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow, Result, Traffic,
@@ -89,6 +89,25 @@ impl Traffic for Transfers {
 
     fn observes(&self, what: &str) -> bool {
         self.observe.has(what)
+    }
+
+    fn at_load(&self, factor: f64) -> Option<Arc<dyn Traffic>> {
+        let coming = match self.coming {
+            TransferArrivals::Poisson(rate) => TransferArrivals::Poisson(rate * factor),
+            TransferArrivals::Together {
+                senders,
+                every,
+                draw,
+            } => TransferArrivals::Together {
+                senders,
+                every: apart(every, factor),
+                draw,
+            },
+        };
+        Some(Arc::new(Self {
+            coming,
+            ..self.clone()
+        }))
     }
 
     fn only_in_lab(&self) -> Option<OnlyInLab> {

@@ -3,11 +3,13 @@
   // The register of claims: filters and order. Both are kept in the page's address, so that a link shows the same rows.
   var table = document.getElementById("register"), form = document.getElementById("filter");
   var shown = document.getElementById("shown"), body = table.tBodies[0];
-  var rows = [].slice.call(body.rows), fields = ["paper", "reading", "verdict", "transport", "outcome", "text"];
+  var rows = [].slice.call(body.rows), fields = ["paper", "reading", "verdict", "transport", "outcome", "robustness", "text"];
   var heads = [].slice.call(table.querySelectorAll("[data-sort]"));
   var verdicts = ["fails", "tied", "not-checkable", "holds"], sort = "", down = false;
   rows.forEach(function (row, i) { row.number = i; row.words = row.textContent.toLowerCase(); });
   form.hidden = false;
+  // Robustness is a field only if variations were run.
+  fields = fields.filter(function (f) { return form.elements[f]; });
 
   function badges(row) { return [].slice.call(row.querySelectorAll("[data-reading]")); }
   function matches(row, want) {
@@ -18,6 +20,7 @@
     });
     return found && (!want.paper || row.dataset.paper === want.paper) &&
       (!want.outcome || row.dataset.outcome === want.outcome) &&
+      (!want.robustness || row.dataset.robustness === want.robustness) &&
       (!want.transport || transports.indexOf(want.transport) >= 0) &&
       row.words.indexOf(want.text.toLowerCase()) >= 0;
   }
@@ -76,13 +79,13 @@
   });
   document.getElementById("csv").addEventListener("click", function () {
     function quoted(text) { return '"' + text.trim().replace(/\s+/g, " ").replace(/"/g, '""') + '"'; }
-    var lines = [["claim", "sentence", "paper", "reading", "verdict"].join(",")];
+    var lines = [["claim", "sentence", "paper", "reading", "verdict", "robustness"].join(",")];
     [].forEach.call(body.rows, function (row) {
       if (row.hidden) return;
       badges(row).forEach(function (b) {
         if (b.hidden) return;
         var texts = [row.dataset.claim, row.querySelector("div").textContent, row.cells[1].textContent];
-        lines.push(texts.concat(b.dataset.reading, b.dataset.verdict).map(quoted).join(","));
+        lines.push(texts.concat(b.dataset.reading, b.dataset.verdict, row.dataset.robustness).map(quoted).join(","));
       });
     });
     var link = document.createElement("a");

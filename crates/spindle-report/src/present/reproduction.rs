@@ -13,6 +13,9 @@ pub struct Reproduction {
     /// The reading of the papers. `None` is the default reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reading: Option<String>,
+    /// The variation of all experiments. `None` if they are as printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variation: Option<String>,
     /// The experiments.
     pub experiments: Vec<Verdicts>,
     /// The table over the experiments that are scenarios of one joint table, if there are any.

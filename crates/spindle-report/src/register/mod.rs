@@ -2,6 +2,7 @@
 //! can be written as a page of [Markdown](Register::markdown) or as a [site](Register::write_site).
 
 mod markdown;
+mod robustness;
 mod site;
 
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use spindle_experiment::ExperimentError;
 use spindle_experiment::claims::Verdict;
-use spindle_experiment::library::{self, Paper};
+use spindle_experiment::library::{self, Paper, UnknownName};
 use spindle_experiment::results::Verdicts;
+use spindle_experiment::variations::Variation;
 
 use crate::ReportError;
 
@@ -61,6 +63,14 @@ pub enum RegisterError {
         /// The version of this experiment.
         found: String,
     },
+    /// The verdicts are those of an unknown variation.
+    #[error("{}: variation: {source}", path.display())]
+    Variation {
+        /// The file.
+        path: PathBuf,
+        /// The mistake.
+        source: UnknownName,
+    },
     /// An experiment of the library cannot be read.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
@@ -74,6 +84,7 @@ pub enum RegisterError {
 struct ResultFile {
     scale: String,
     reading: Option<String>,
+    variation: Option<String>,
     experiments: Vec<Experiment>,
 }
 
@@ -96,11 +107,12 @@ struct Claim {
     why: String,
 }
 
-/// The verdicts at one scale and in one reading.
+/// The verdicts at one scale, in one reading and with at most one variation.
 #[derive(Debug)]
 struct Column {
     reading: String,
     scale: String,
+    variation: Option<Variation>,
     experiments: Vec<Experiment>,
 }
 
@@ -110,7 +122,10 @@ const DEFAULT: &str = "default";
 /// The verdicts of one or more reproductions.
 #[derive(Debug, Default)]
 pub struct Register {
+    /// Those with the values that the papers print.
     columns: Vec<Column>,
+    /// Those with a variation.
+    varied: Vec<Column>,
 }
 
 /// Verdicts in the order in which they are counted.
@@ -122,7 +137,8 @@ const VERDICTS: [Verdict; 4] = [
 ];
 
 impl Register {
-    /// Reads files of `reproduce --json`. Files of the same scale and reading form one column.
+    /// Reads files of `reproduce --json`. Files of the same scale and reading form one column. Those with a variation
+    /// show which verdicts of the column are [robust](Self::robustness).
     ///
     /// # Errors
     /// A file cannot be read, has no verdicts, repeats an experiment, or mixes versions within a paper.
@@ -145,7 +161,14 @@ impl Register {
                 path: path.to_owned(),
                 source,
             })?;
-        let column = self.column(file.reading.as_deref(), &file.scale);
+        let variation = file.variation.as_deref().map(Variation::find);
+        let variation = variation
+            .transpose()
+            .map_err(|source| RegisterError::Variation {
+                path: path.to_owned(),
+                source,
+            })?;
+        let column = self.column(file.reading.as_deref(), &file.scale, variation);
         for experiment in file.experiments {
             column.check(path, &experiment)?;
             column.experiments.push(experiment);
@@ -156,24 +179,35 @@ impl Register {
     /// The verdicts of one reproduction. `reading` is `None` for the default reading of the papers.
     pub fn of(reading: Option<&str>, scale: &str, verdicts: &[Verdicts]) -> Self {
         let mut register = Self::default();
-        let column = register.column(reading, scale);
+        let column = register.column(reading, scale, None);
         column.experiments = verdicts.iter().map(Experiment::of).collect();
         register
     }
 
-    /// The column of that reading and scale, which is added if there is none.
-    fn column(&mut self, reading: Option<&str>, scale: &str) -> &mut Column {
+    /// The column of that reading, scale and variation, which is added if there is none.
+    fn column(
+        &mut self,
+        reading: Option<&str>,
+        scale: &str,
+        variation: Option<Variation>,
+    ) -> &mut Column {
+        let columns = match variation {
+            None => &mut self.columns,
+            Some(_) => &mut self.varied,
+        };
         let reading = reading.unwrap_or(DEFAULT);
-        let same = |c: &Column| c.reading == reading && c.scale == scale;
-        let index = self.columns.iter().position(same).unwrap_or_else(|| {
-            self.columns.push(Column {
+        let same =
+            |c: &Column| c.reading == reading && c.scale == scale && c.variation == variation;
+        let index = columns.iter().position(same).unwrap_or_else(|| {
+            columns.push(Column {
                 reading: reading.to_owned(),
                 scale: scale.to_owned(),
+                variation,
                 experiments: Vec::new(),
             });
-            self.columns.len() - 1
+            columns.len() - 1
         });
-        &mut self.columns[index]
+        &mut columns[index]
     }
 
     /// The papers with the ids of their experiments and the columns that contain some of these. A paper without
@@ -212,15 +246,24 @@ impl Experiment {
 }
 
 impl Column {
-    /// Its name: the reading and the scale.
+    /// Its name: the reading, the scale and the variation.
     fn name(&self) -> String {
-        format!("{}, {}", self.reading, self.scale)
+        let (reading, scale) = (&self.reading, &self.scale);
+        match self.variation {
+            None => format!("{reading}, {scale}"),
+            Some(variation) => format!("{reading}, {scale}, {}", variation.name()),
+        }
     }
 
     /// The experiment with that id, if it was run and has claims.
     fn find(&self, id: &str) -> Option<&Experiment> {
         let has = |e: &&Experiment| e.id == id && !e.claims.is_empty();
         self.experiments.iter().find(has)
+    }
+
+    /// The claim with that id of an experiment.
+    fn claim(&self, experiment: &str, id: &str) -> Option<&Claim> {
+        self.find(experiment)?.claims.iter().find(|c| c.id == id)
     }
 
     /// Checks that an experiment of a file can stand in this column.
@@ -277,7 +320,19 @@ mod tests {
         )
     }
 
-    fn register(files: &[String]) -> Result<Register, RegisterError> {
+    /// A file of the default reading with a variation.
+    pub(super) fn file_of(
+        variation: Option<&str>,
+        experiments: &[(&str, &[(&str, &str)])],
+    ) -> String {
+        let file = file("", "1", experiments);
+        match variation {
+            Some(name) => file.replacen('{', &format!("{{\"variation\":\"{name}\","), 1),
+            None => file,
+        }
+    }
+
+    pub(super) fn register(files: &[String]) -> Result<Register, RegisterError> {
         let mut register = Register::default();
         for file in files {
             register.add(Path::new("v.json"), file)?;
@@ -351,6 +406,16 @@ mod tests {
         let same = file("", "1", &[("fuso-fig1", CLAIMS)]);
         let wrong = register(&[same.clone(), same]).unwrap_err();
         assert!(matches!(wrong, RegisterError::Twice { .. }), "{wrong}");
+    }
+
+    #[test]
+    fn unknown_variation_is_refused() {
+        let wrong = register(&[file_of(Some("lower-loads"), &[("fuso-fig1", CLAIMS)])]);
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("v.json: variation: found \"lower-loads\""),
+            "{wrong}"
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use spindle_experiment::library::{self, BuiltIn, Paper};
 use spindle_experiment::registry::Registry;
 use spindle_experiment::{Experiment as Definition, Overrides};
 
+use super::robustness::{Robustness, Varied};
 use super::{Claim, Column, DEFAULT, Register, RegisterError, VERDICTS};
 use crate::claims::{name, sign, verdict_badge};
 use crate::page::{Page, badge, command, file_stem};
@@ -40,6 +41,8 @@ struct Row<'a> {
     claim: &'a Claim,
     transports: Vec<String>,
     verdicts: Vec<(&'a Column, &'a Claim)>,
+    /// The verdict of the first column that was run with variations.
+    varied: Option<Varied<'a>>,
 }
 
 impl Register {
@@ -73,7 +76,7 @@ impl Register {
             let built_in = ids.iter().filter_map(|id| library::find(id));
             let sections = built_in.map(|b| {
                 let definition = b.read(registry, &Overrides::default())?;
-                Ok(Section::new(b, &definition, &columns))
+                Ok(Section::new(self, b, &definition, &columns))
             });
             let sections: Result<Vec<_>, RegisterError> = sections.collect();
             let mut experiments = sections?;
@@ -95,18 +98,21 @@ fn has_page(directory: &Path, paper: &Paper) -> bool {
 }
 
 impl<'a> Section<'a> {
-    fn new(built_in: &'static BuiltIn, definition: &Definition, columns: &[&'a Column]) -> Self {
+    fn new(
+        register: &'a Register,
+        built_in: &'static BuiltIn,
+        definition: &Definition,
+        columns: &[&'a Column],
+    ) -> Self {
         let claims = definition.claims.iter().filter_map(|defined| {
-            let of = |c: &&'a Column| {
-                let found = c.find(built_in.id)?;
-                let claim = found.claims.iter().find(|c| c.id == defined.id)?;
-                Some((*c, claim))
-            };
+            let of = |c: &&'a Column| Some((*c, c.claim(built_in.id, &defined.id)?));
             let verdicts: Vec<_> = columns.iter().filter_map(of).collect();
+            let varied = |c: &&Column| register.varied(c, built_in.id, &defined.id);
             let transports: BTreeSet<&str> = defined.test.transports().into_iter().collect();
             Some(Row {
                 claim: verdicts.first()?.1,
                 transports: transports.into_iter().map(str::to_owned).collect(),
+                varied: columns.iter().find_map(varied),
                 verdicts,
             })
         });
@@ -130,6 +136,12 @@ impl Row<'_> {
     fn cause(&self) -> Option<&'static Cause> {
         let cause = causes::of(&self.claim.id)?;
         self.fails_in_all().then_some(cause)
+    }
+
+    /// Whether the verdict depends on values that the paper prints, if variations were run.
+    fn robustness(&self) -> &'static str {
+        let varied = self.varied.as_ref();
+        varied.map_or("not varied", |v| v.robustness().word())
     }
 
     /// What the claim is filtered by: its cause, or whether it holds in some or in all columns.
@@ -195,6 +207,7 @@ fn details_of(page: &mut Page, section: &Section<'_>, row: &Row<'_>) -> Markup {
             @if let Some(cause) = row.cause() {
                 p class="note" { "Why it fails in every reading (" (cause.because.word()) "): " (cause.text) }
             }
+            @if let Some(varied) = &row.varied { p class="note" { (robustness_of(varied)) } }
             @for (column, claim) in &row.verdicts {
                 h4 { (column.name()) ": " (verdict_badge(claim.verdict)) }
                 dl {
@@ -204,6 +217,16 @@ fn details_of(page: &mut Page, section: &Section<'_>, row: &Row<'_>) -> Markup {
                 (command(&command_of(section.built_in.id, column)))
             }
         }
+    }
+}
+
+/// Whether the verdict depends on values that the paper prints, in a sentence.
+fn robustness_of(varied: &Varied<'_>) -> String {
+    let word = varied.robustness().word();
+    let (runs, changes) = (varied.variations(), varied.changes());
+    match changes.is_empty() {
+        true => format!("{word} under variations of printed values ({runs} run)."),
+        false => format!("{word} under variations of printed values ({runs} run): {changes}."),
     }
 }
 
@@ -255,13 +278,16 @@ fn overview(parts: &[Part<'_>], directory: &Path) -> Markup {
 fn overview_row(part: &Part<'_>, section: &Section<'_>, row: &Row<'_>) -> Markup {
     let paper = part.paper.id;
     html! {
-        tr data-paper=(paper) data-outcome=(row.outcome()) data-claim=(row.claim.id) data-transports=(row.transports.join(" ")) {
+        tr data-paper=(paper) data-outcome=(row.outcome()) data-robustness=(row.robustness()) data-claim=(row.claim.id) data-transports=(row.transports.join(" ")) {
             td class="sentence" {
                 @match part.figure(section) {
                     Some(href) => a href=(href) { code class="id" { (row.claim.id) } },
                     None => code class="id" { (row.claim.id) },
                 }
                 div { (row.claim.text) }
+                @if let Some(varied) = row.varied.as_ref().filter(|v| v.robustness() == Robustness::Fragile) {
+                    small { "fragile: " (varied.changes()) }
+                }
             }
             td class="sentence" data-label="the paper" { (row.claim.paper) }
             td class="verdicts" data-label="verdicts" {
@@ -359,6 +385,9 @@ fn filter(parts: &[Part<'_>]) -> Markup {
             (choice("verdict", verdicts))
             (choice("transport", transports.into_iter().map(same)))
             (choice("outcome", outcomes))
+            @if rows().any(|r| r.varied.is_some()) {
+                (choice("robustness", Robustness::ALL.map(|r| (r.word().to_owned(), r.word().to_owned()))))
+            }
             label { "text " input type="search" name="text" autocomplete="off"; }
             button type="button" id="csv" { "CSV" }
         }
@@ -383,6 +412,8 @@ fn choice(name: &str, options: impl IntoIterator<Item = (String, String)>) -> Ma
 mod tests {
     use std::fs;
 
+    use spindle_experiment::variations::Variation;
+
     use super::super::{Claim, Column, Experiment};
     use super::*;
     use crate::tests::check_directory;
@@ -399,6 +430,7 @@ mod tests {
         Column {
             reading: reading.to_owned(),
             scale: "quick".to_owned(),
+            variation: None,
             experiments: vec![Experiment {
                 id: "fuso-fig2".to_owned(),
                 version: "1".to_owned(),
@@ -407,12 +439,43 @@ mod tests {
         }
     }
 
+    /// The register with a variation under which the claim holds in the default reading.
+    fn varied() -> Register {
+        let varied = Column {
+            variation: Some(Variation::LowerLoad),
+            ..column(DEFAULT, Verdict::Holds)
+        };
+        Register {
+            varied: vec![varied],
+            ..register()
+        }
+    }
+
+    #[test]
+    fn fragile_claim_names_the_variations_that_reverse_its_verdict() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::standard();
+        let index = varied().write_site(&registry, directory.path()).unwrap();
+        check_directory(directory.path());
+        let page = fs::read_to_string(index).unwrap();
+        assert!(page.contains("data-robustness=\"fragile\""), "{page}");
+        assert!(page.contains("fragile: holds with lower-load"), "{page}");
+        assert!(page.contains("name=\"robustness\""), "{page}");
+        let details = fs::read_to_string(directory.path().join("claims-fuso.html")).unwrap();
+        let text = "fragile under variations of printed values (1 run): holds with lower-load.";
+        assert!(details.contains(text), "{details}");
+        let index = register().write_site(&registry, directory.path()).unwrap();
+        let page = fs::read_to_string(index).unwrap();
+        assert!(!page.contains("name=\"robustness\""), "{page}");
+    }
+
     fn register() -> Register {
         Register {
             columns: vec![
                 column(DEFAULT, Verdict::Fails),
                 column("linux-3.18", Verdict::Holds),
             ],
+            varied: Vec::new(),
         }
     }
 

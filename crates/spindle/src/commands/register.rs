@@ -14,11 +14,15 @@ pub(crate) fn register(registry: &Registry, args: &Args) -> Result<ExitCode, Fai
     if let Some(path) = &args.out {
         std::fs::write(path, register.markdown()).map_err(|e| Failure::file(path, "write", &e))?;
     }
+    if let Some(path) = &args.robustness {
+        let page = register.robustness();
+        std::fs::write(path, page).map_err(|e| Failure::file(path, "write", &e))?;
+    }
     if let Some(directory) = &args.site {
         let index = register.write_site(registry, directory)?;
         print(&format!("register: {}\n", index.display()));
     }
-    if args.out.is_none() && args.site.is_none() {
+    if args.out.is_none() && args.site.is_none() && args.robustness.is_none() {
         print(&register.markdown());
     }
     Ok(ExitCode::SUCCESS)

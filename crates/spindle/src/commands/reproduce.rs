@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use spindle_experiment::library::{self, BuiltIn};
 use spindle_experiment::readings::{self, Reading};
 use spindle_experiment::registry::Registry;
+use spindle_experiment::variations::Variation;
 use spindle_experiment::{Experiment, Overrides, Scale, TransportName, results};
 use spindle_lab::story;
 use spindle_lab::sweep::{self, Options, Shared};
@@ -36,6 +37,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
     let mut overview = Overview::default();
     let mut code = ExitCode::SUCCESS;
     let reading = reading(args, &papers)?;
+    announce(args);
     let lock = LockStep::of(args, scale(args))?;
     let read = |b: &&'static BuiltIn| Ok::<_, Failure>((*b, read(registry, b, args, reading)?));
     let chosen: Vec<_> = chosen.iter().map(read).collect::<Result<_, _>>()?;
@@ -80,6 +82,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
     let reproduction = Reproduction {
         scale: scale(args).name().to_owned(),
         reading: args.reading.clone(),
+        variation: args.vary.map(|v| v.name().to_owned()),
         experiments,
         overview,
     };
@@ -153,15 +156,19 @@ fn figure(
     let (points, parts) = (results.experiment.points.len(), results.experiment.parts());
     let scale = scale(args).name();
     let program = program();
-    let reading = args.reading.as_ref();
-    let reading = reading.map_or_else(String::new, |name| format!(" --reading {name}"));
+    let named = |flag: &str, name: Option<&str>| match name {
+        Some(name) => format!(" --{flag} {name}"),
+        None => String::new(),
+    };
+    let reading = named("reading", args.reading.as_deref());
+    let variation = named("vary", args.vary.map(Variation::name));
     let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
         let point = match points {
             1 => String::new(),
             _ => format!(" --point {point}"),
         };
         format!(
-            "{program} trace {id} --transport {transport} --{scale}{reading}{point} --seed {seed} --part {part}/{parts}"
+            "{program} trace {id} --transport {transport} --{scale}{reading}{variation}{point} --seed {seed} --part {part}/{parts}"
         )
     };
     let store = format!("{}{id}.jsonl", if apart { "../" } else { "" });
@@ -194,6 +201,15 @@ fn make_directory(dir: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Prints the variation that is asked for, if any.
+fn announce(args: &Reproduce) {
+    let quiet = json_on_stdout(args.json.as_deref());
+    if let Some(variation) = args.vary.filter(|_| !quiet) {
+        let (name, title) = (variation.name(), variation.title());
+        print(&format!("variation {name}: {title}\n\n"));
+    }
+}
+
 /// The reading that is asked for, if any, which is also printed. It must be one of all papers whose experiments are
 /// chosen.
 fn reading(args: &Reproduce, papers: &BTreeSet<&str>) -> Result<Option<&'static Reading>, Failure> {
@@ -216,6 +232,7 @@ fn read(
 ) -> Result<Experiment, Failure> {
     let overrides = Overrides {
         reading,
+        variation: args.vary,
         scale: Some(scale(args)),
         seed: args.seed.clone(),
         ..Overrides::default()

@@ -31,6 +31,7 @@ pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failu
         transports: Some(names.collect::<Vec<_>>().join(",")),
         scale: scale(args),
         reading: reading(args)?,
+        variation: args.vary,
         ..Overrides::default()
     };
     let experiment = compare::find(registry, &args.scenario, &overrides)?;

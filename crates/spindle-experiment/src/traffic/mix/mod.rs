@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use spindle_units::{BitRate, Duration};
 
+use super::plan::apart;
 use super::{Ask, Observe, OnlyInLab, Plan, PlanError, PlanRequest, Traffic, TrafficKind};
 use crate::catalog::Catalog;
 use crate::workload::SizeSampler;
@@ -140,6 +141,31 @@ impl Starts {
         }
     }
 
+    /// The same starts, `factor` times as often. `None` for those that come all at once.
+    fn at_load(self, factor: f64) -> Option<Self> {
+        Some(match self {
+            Self::Together => return None,
+            Self::Poisson(rate) => Self::Poisson(rate * factor),
+            Self::OnOff { on, off, rate } => Self::OnOff {
+                on,
+                off,
+                rate: rate * factor,
+            },
+            Self::Bursts {
+                size,
+                times,
+                spread,
+            } => Self::Bursts {
+                size,
+                times: match times {
+                    BurstTimes::Every(every) => BurstTimes::Every(apart(every, factor)),
+                    BurstTimes::Poisson(rate) => BurstTimes::Poisson(rate * factor),
+                },
+                spread,
+            },
+        })
+    }
+
     /// Number of flows expected within a time, if only the time limits them.
     pub fn expected(&self, within: Duration) -> f64 {
         let s = within.as_secs_f64();
@@ -176,6 +202,14 @@ impl Traffic for Mix {
 
     fn observes(&self, what: &str) -> bool {
         self.observe.has(what)
+    }
+
+    fn at_load(&self, factor: f64) -> Option<Arc<dyn Traffic>> {
+        let starts = self.starts.at_load(factor)?;
+        Some(Arc::new(Self {
+            starts,
+            ..self.clone()
+        }))
     }
 
     fn keeps_hosts_busy(&self) -> bool {

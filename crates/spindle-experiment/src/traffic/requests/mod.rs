@@ -109,6 +109,17 @@ impl Traffic for Requests {
         self.observe.has(what)
     }
 
+    fn at_load(&self, factor: f64) -> Option<Arc<dyn Traffic>> {
+        let Arrivals::Poisson(load) = self.arrivals else {
+            return None;
+        };
+        let load = BitRate((load.0 as f64 * factor).round() as u64);
+        Some(Arc::new(Self {
+            arrivals: Arrivals::Poisson(load),
+            ..self.clone()
+        }))
+    }
+
     fn mean_response(&self) -> Option<f64> {
         Some(self.sizes.mean())
     }
