@@ -195,6 +195,9 @@ pub(crate) struct Register {
     /// Write a page, in Markdown, on the verdicts that files of `reproduce --vary` change
     #[arg(long, value_name = "FILE")]
     pub(crate) robustness: Option<PathBuf>,
+    /// Write a page, in Markdown, with the paper's and the measured value of each claim
+    #[arg(long, value_name = "FILE")]
+    pub(crate) values: Option<PathBuf>,
     /// Write a site that filters and sorts the claims. Its rows lead to the figures that `reproduce --all --out` wrote to
     /// the same directory
     #[arg(long, value_name = "DIR")]

@@ -138,14 +138,20 @@ fn group(verdicts: &[Verdict]) -> usize {
     }
 }
 
-/// Writes the rows of an experiment, which each column may have run.
-fn rows(text: &mut String, id: &str, columns: &[Option<&Experiment>], causes: &mut Causes) {
+/// The ids of an experiment's claims in any column, in order.
+pub(super) fn claims_of<'a>(columns: &[Option<&'a Experiment>]) -> Vec<&'a str> {
     let mut claims: Vec<&str> = Vec::new();
     for claim in columns.iter().flatten().flat_map(|e| &e.claims) {
         if !claims.contains(&claim.id.as_str()) {
             claims.push(&claim.id);
         }
     }
+    claims
+}
+
+/// Writes the rows of an experiment, which each column may have run.
+fn rows(text: &mut String, id: &str, columns: &[Option<&Experiment>], causes: &mut Causes) {
+    let claims = claims_of(columns);
     let mut groups = GROUPS.map(|_| Vec::new());
     let mut failing = Vec::new();
     for claim in claims {
@@ -184,7 +190,7 @@ fn rows(text: &mut String, id: &str, columns: &[Option<&Experiment>], causes: &m
 }
 
 /// The claim's id without that of its experiment.
-fn short<'a>(claim: &'a str, experiment: &str) -> &'a str {
+pub(super) fn short<'a>(claim: &'a str, experiment: &str) -> &'a str {
     let rest = claim.strip_prefix(experiment);
     rest.map_or(claim, |r| r.trim_start_matches('-'))
 }
@@ -225,7 +231,7 @@ fn claim_row(text: &mut String, name: &str, columns: &[Option<&Claim>], cause: &
 }
 
 /// A text as a cell of a table, cut to a number of characters.
-fn cell(text: &str, longest: usize) -> String {
+pub(super) fn cell(text: &str, longest: usize) -> String {
     let text = text
         .replace('\n', " ")
         .replace('|', "\\|")

@@ -4,6 +4,7 @@
 mod markdown;
 mod robustness;
 mod site;
+mod values;
 
 use std::path::{Path, PathBuf};
 
@@ -295,7 +296,11 @@ impl Column {
 mod tests {
     use super::*;
 
-    fn file(reading: &str, version: &str, experiments: &[(&str, &[(&str, &str)])]) -> String {
+    pub(super) fn file(
+        reading: &str,
+        version: &str,
+        experiments: &[(&str, &[(&str, &str)])],
+    ) -> String {
         let claim = |(id, verdict): &(&str, &str)| {
             format!(
                 "{{\"id\":\"{id}\",\"kind\":\"numeric\",\"text\":\"sentence | {id}\",\"paper\":\"5 ms\",\

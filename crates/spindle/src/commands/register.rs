@@ -1,5 +1,6 @@
 //! `spindle register`.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use spindle_experiment::registry::Registry;
@@ -11,19 +12,24 @@ use crate::failure::Failure;
 
 pub(crate) fn register(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
     let register = Register::read(&args.files)?;
-    if let Some(path) = &args.out {
-        std::fs::write(path, register.markdown()).map_err(|e| Failure::file(path, "write", &e))?;
-    }
-    if let Some(path) = &args.robustness {
-        let page = register.robustness();
-        std::fs::write(path, page).map_err(|e| Failure::file(path, "write", &e))?;
-    }
+    write(args.out.as_deref(), || register.markdown())?;
+    write(args.robustness.as_deref(), || register.robustness())?;
+    write(args.values.as_deref(), || register.values())?;
     if let Some(directory) = &args.site {
         let index = register.write_site(registry, directory)?;
         print(&format!("register: {}\n", index.display()));
     }
-    if args.out.is_none() && args.site.is_none() && args.robustness.is_none() {
+    let pages = [&args.out, &args.robustness, &args.values, &args.site];
+    if pages.iter().all(|path| path.is_none()) {
         print(&register.markdown());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a page into the file, if one is asked for.
+fn write(path: Option<&Path>, page: impl FnOnce() -> String) -> Result<(), Failure> {
+    match path {
+        None => Ok(()),
+        Some(path) => std::fs::write(path, page()).map_err(|e| Failure::file(path, "write", &e)),
+    }
 }

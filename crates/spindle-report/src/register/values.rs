@@ -1,0 +1,149 @@
+//! The measured value of every claim in each column, next to the paper's, as a page of Markdown.
+
+use std::fmt::Write as _;
+
+use spindle_experiment::claims::Verdict;
+
+use super::markdown::{cell, claims_of, short};
+use super::{Claim, Column, Register};
+
+/// Longest sentence, statement of the paper and measured value, in characters.
+const LONGEST: [usize; 3] = [90, 60, 76];
+
+impl Register {
+    /// The page. Each paper has a table with a row for each claim. A claim that is not checkable has no row: the paper
+    /// has no number for it, or there are too few flows.
+    pub fn values(&self) -> String {
+        let mut text = String::from(
+            "# Values of the papers and of the lab\n\nWritten by `spindle register --values` from files of `spindle reproduce --json`. A cell has the verdict and what was found, with\n\
+             95 % intervals. Long texts are cut; files of `--json` have the whole texts.\n",
+        );
+        for (paper, ids, columns) in self.papers() {
+            let _ = write!(text, "\n## {}\n\n", paper.title);
+            let names: Vec<String> = columns.iter().map(|c| c.name()).collect();
+            let _ = writeln!(text, "| claim | the paper | {} |", names.join(" | "));
+            let _ = writeln!(text, "|---|---|{}", "---|".repeat(columns.len()));
+            for id in ids {
+                rows(&mut text, id, &columns);
+            }
+        }
+        text
+    }
+}
+
+/// Writes the rows of an experiment.
+fn rows(text: &mut String, id: &str, columns: &[&Column]) {
+    let experiments: Vec<_> = columns.iter().map(|c| c.find(id)).collect();
+    let row = |claim: &str| -> Vec<Option<&Claim>> {
+        columns.iter().map(|c| c.claim(id, claim)).collect()
+    };
+    let decided = |cells: &Vec<Option<&Claim>>| {
+        let mut ran = cells.iter().flatten();
+        ran.any(|c| c.verdict != Verdict::NotCheckable)
+    };
+    let claims = claims_of(&experiments);
+    let mut shown = claims
+        .into_iter()
+        .map(|c| (c, row(c)))
+        .filter(|(_, r)| decided(r))
+        .peekable();
+    if shown.peek().is_none() {
+        return;
+    }
+    let _ = writeln!(text, "| **{id}** | |{}", " |".repeat(columns.len()));
+    for (claim, cells) in shown {
+        let Some(first) = cells.iter().flatten().next() else {
+            continue;
+        };
+        let [sentence, paper, measured] = LONGEST;
+        let value = |c: &Option<&Claim>| match c {
+            Some(c) => format!("{}: {}", c.verdict.word(), cell(found(c), measured)),
+            None => String::new(),
+        };
+        let values: Vec<String> = cells.iter().map(value).collect();
+        let _ = writeln!(
+            text,
+            "| `{}` {} | {} | {} |",
+            short(claim, id),
+            cell(&first.text, sentence),
+            cell(&first.paper, paper),
+            values.join(" | ")
+        );
+    }
+}
+
+/// What was found: the reason of the verdict, such as "largest reduction 78.8 %", or the measured values if the reason
+/// only counts comparisons.
+fn found(claim: &Claim) -> &str {
+    let only_counts = claim.why.starts_with("of ") && !claim.why.contains(':');
+    match claim.why.is_empty() || only_counts {
+        true => &claim.measured,
+        false => &claim.why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::tests::{file, register};
+    use super::*;
+
+    #[test]
+    fn every_checkable_claim_has_a_row_with_the_value_of_each_column() {
+        let claims = [
+            ("fuso-fig1-n1", "holds"),
+            ("fuso-fig1-n2", "fails"),
+            ("fuso-fig1-n3", "not-checkable"),
+        ];
+        let other = [("fuso-fig1-n1", "tied"), ("fuso-fig1-n3", "not-checkable")];
+        let page = register(&[
+            file("", "1", &[("fuso-fig1", &claims)]),
+            file("linux-3.18", "1", &[("fuso-fig1", &other)]),
+        ])
+        .unwrap()
+        .values();
+        for line in [
+            "## FUSO: Fast and Cautious",
+            "| claim | the paper | default, quick | linux-3.18, quick |",
+            "| **fuso-fig1** | | | |",
+            "| `n1` sentence \\| fuso-fig1-n1 | 5 ms | holds: value in  | tied: value in linux-3.18 |",
+            "| `n2` sentence \\| fuso-fig1-n2 | 5 ms | fails: value in  |  |",
+        ] {
+            assert!(page.lines().any(|l| l == line), "{line}: {page}");
+        }
+        assert!(!page.contains("fuso-fig1-n3"), "{page}");
+    }
+
+    #[test]
+    fn reason_is_shown_unless_it_only_counts_comparisons() {
+        let claim = |why: &str| Claim {
+            id: String::new(),
+            text: String::new(),
+            paper: String::new(),
+            measured: "5 ms".to_owned(),
+            verdict: Verdict::Tied,
+            why: why.to_owned(),
+        };
+        for (why, shown) in [
+            ("largest reduction 78.8%", "largest reduction 78.8%"),
+            ("of 3 comparisons 3 hold, 0 are tied, 0 fail", "5 ms"),
+            (
+                "of 3 comparisons 2 hold: loss 4%: 8 ms",
+                "of 3 comparisons 2 hold: loss 4%: 8 ms",
+            ),
+            ("", "5 ms"),
+        ] {
+            assert_eq!(found(&claim(why)), shown);
+        }
+    }
+
+    #[test]
+    fn experiment_without_checkable_claims_is_left_out() {
+        let claims = [("caps-fig1-n1", "not-checkable")];
+        let mut register = register(&[]).unwrap();
+        let file = file("", "1", &[("caps-fig1", &claims)]);
+        register.add(Path::new("v.json"), &file).unwrap();
+        assert!(!register.values().contains("**caps-fig1**"));
+    }
+}
