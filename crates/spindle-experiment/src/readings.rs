@@ -53,6 +53,7 @@ pub const READINGS: &[Reading] = &[
     reading!("window-64k"),
     reading!("lossy-links-4-percent"),
     reading!("reinjection-after-one-timeout"),
+    reading!("rounds-back-to-back"),
     reading!("small-responses"),
     reading!("literal-algorithm-1"),
     reading!("hosts-1.5x"),
