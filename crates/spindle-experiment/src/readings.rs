@@ -62,6 +62,7 @@ pub const READINGS: &[Reading] = &[
     reading!("linux"),
     reading!("ns-2"),
     reading!("known"),
+    reading!("known-systematic"),
     reading!("short-flows-fit"),
     reading!("linux-hosts-2.5x"),
     reading!("linux-hosts-2.5x-short-flows-fit"),
