@@ -1,8 +1,8 @@
 //! Causes: why claims fail under every reading that was run.
 //!
 //! The file `experiments/causes.toml` has a table `[[cause]]` for each of them, with the ids of its `claims`, what it
-//! is `because` of, and a `text` of one or more sentences that says what was traced. A claim has at most one cause. A
-//! claim that holds under some reading needs none, because the reading is its cause.
+//! is `because` of, a `command` that shows it, and a `text` of one or more sentences that says what was traced. A claim has
+//! at most one cause. A claim that holds under some reading needs none, because the reading is its cause.
 
 use std::sync::OnceLock;
 
@@ -57,6 +57,8 @@ pub struct Cause {
     pub claims: Vec<String>,
     /// What makes them fail.
     pub because: Because,
+    /// The command whose output shows it.
+    pub command: String,
     /// What was traced, in one or more sentences.
     pub text: String,
 }
@@ -116,9 +118,15 @@ mod tests {
 
     #[test]
     fn mistake_in_a_cause_is_an_error() {
-        let good = "[[cause]]\nclaims = [\"a\"]\nbecause = \"scheme\"\ntext = \"One.\"\n";
+        let good =
+            "[[cause]]\nclaims = [\"a\"]\nbecause = \"scheme\"\ncommand = \"c\"\ntext = \"One.\"\n";
         assert_eq!(read(good).unwrap()[0].because, Because::Scheme);
-        for (from, to) in [("scheme", "luck"), ("text", "txt"), ("claims", "claim")] {
+        for (from, to) in [
+            ("scheme", "luck"),
+            ("text", "txt"),
+            ("claims", "claim"),
+            ("command", "shown"),
+        ] {
             assert!(read(&good.replace(from, to)).is_err(), "{to}");
         }
     }

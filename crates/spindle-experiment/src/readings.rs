@@ -63,6 +63,7 @@ pub const READINGS: &[Reading] = &[
     reading!("ns-2"),
     reading!("known"),
     reading!("known-systematic"),
+    reading!("shared"),
     reading!("short-flows-fit"),
     reading!("linux-hosts-2.5x"),
     reading!("linux-hosts-2.5x-short-flows-fit"),

@@ -412,3 +412,59 @@ pub(crate) struct Testbed {
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,
 }
+
+#[cfg(test)]
+mod tests {
+    use spindle_experiment::registry::Registry;
+    use spindle_experiment::{causes, library};
+
+    use super::*;
+
+    /// Reads the experiment of a command with the transports and the changes that it asks for.
+    fn read(command: &Command) {
+        let registry = Registry::standard();
+        let (id, overrides) = match command {
+            Command::Compare(c) => {
+                let common = &c.common;
+                let overrides = common
+                    .size
+                    .overrides(common.transports.as_ref(), &common.set);
+                (c.scenario.as_deref(), overrides)
+            }
+            Command::Trace(t) => {
+                let overrides = Overrides {
+                    transports: Some(t.transport.clone()),
+                    ..Overrides::default()
+                };
+                (Some(t.scenario.as_str()), overrides)
+            }
+            Command::Reproduce(r) => {
+                let ids = library::of_ids(r.ids.iter().map(String::as_str)).unwrap();
+                let papers: Vec<&str> = ids.iter().filter_map(|b| b.paper).collect();
+                let reading = r.reading.as_deref();
+                let reading = reading.map(|n| spindle_experiment::readings::find(n, &papers));
+                let overrides = Overrides {
+                    reading: reading.transpose().unwrap(),
+                    ..Overrides::default()
+                };
+                (ids.first().map(|b| b.id), overrides)
+            }
+            other => panic!("found {other:?}, want compare, trace or reproduce"),
+        };
+        let built_in = library::find(id.unwrap()).unwrap();
+        built_in.read(&registry, &overrides).unwrap();
+    }
+
+    #[test]
+    fn command_of_every_cause_is_accepted() {
+        for cause in causes::all() {
+            let words = cause.command.split_whitespace();
+            let args = Args::try_parse_from(words).map_err(|e| e.to_string());
+            read(
+                &args
+                    .unwrap_or_else(|e| panic!("{}: {e}", cause.command))
+                    .command,
+            );
+        }
+    }
+}

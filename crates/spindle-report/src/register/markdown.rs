@@ -110,7 +110,8 @@ impl Causes {
             "\nCauses of the {failing} claims that fail in every column; {without} have none:\n"
         );
         for (n, cause) in self.named.iter().enumerate() {
-            let _ = writeln!(text, "{}. ({}) {}", n + 1, cause.because.word(), cause.text);
+            let (n, because) = (n + 1, cause.because.word());
+            let _ = writeln!(text, "{n}. ({because}) {} `{}`", cause.text, cause.command);
         }
     }
 }

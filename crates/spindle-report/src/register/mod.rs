@@ -402,7 +402,8 @@ mod tests {
             .markdown();
         assert!(page.contains("| fails | 1 |"), "{page}");
         let cause = &spindle_experiment::causes::all()[0];
-        let listed = format!("1. ({}) {}", cause.because.word(), cause.text);
+        let because = cause.because.word();
+        let listed = format!("1. ({because}) {} `{}`", cause.text, cause.command);
         assert!(page.contains(&listed), "{page}");
     }
 

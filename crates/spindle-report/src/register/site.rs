@@ -206,6 +206,7 @@ fn details_of(page: &mut Page, section: &Section<'_>, row: &Row<'_>) -> Markup {
             p { "The paper: " (row.claim.paper) }
             @if let Some(cause) = row.cause() {
                 p class="note" { "Why it fails in every reading (" (cause.because.word()) "): " (cause.text) }
+                (command(&cause.command))
             }
             @if let Some(varied) = &row.varied { p class="note" { (robustness_of(varied)) } }
             @for (column, claim) in &row.verdicts {
