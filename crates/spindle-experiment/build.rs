@@ -15,12 +15,13 @@ const CRATES: [&str; 6] = [
 ];
 
 /// The files and directories that only judge and present results.
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 8] = [
     "src/causes.rs",
     "src/claims",
     "src/results",
     "src/library.rs",
     "src/explain.rs",
+    "src/file/printed.rs",
     "../spindle-lab/src/progress.rs",
     "../spindle-lab/src/story.rs",
 ];

@@ -61,7 +61,12 @@ mod tests {
         ] {
             assert!(sources.contains(&needed), "{needed}");
         }
-        let shown = ["src/results/", "src/claims/", "../spindle-report/"];
+        let shown = [
+            "src/results/",
+            "src/claims/",
+            "src/file/printed.rs",
+            "../spindle-report/",
+        ];
         assert!(
             !sources
                 .iter()

@@ -72,7 +72,9 @@ pub mod variations;
 pub mod workload;
 
 pub use document::{ExperimentError, Origin, suggestion};
-pub use file::{Cdf, Context, Experiment, MIN_RUNS, Overrides, Point, Scale, rewrite};
+pub use file::{
+    Cdf, Context, Experiment, Limit, MIN_RUNS, Overrides, Point, Printed, Scale, rewrite,
+};
 pub use metrics::{Metric, RunResult};
 pub use scenario::Scenario;
 pub use transport_name::{

@@ -1,6 +1,7 @@
 //! Experiments as data: reads a file, applies the command line's overrides, and resolves the points.
 
 mod overlay;
+mod printed;
 mod read;
 #[cfg(test)]
 mod read_tests;
@@ -10,6 +11,8 @@ use std::path::Path;
 
 pub use overlay::Overrides;
 use overlay::path_of;
+use printed::{Known, Written};
+pub use printed::{Limit, Printed};
 pub use rewrite::rewrite;
 
 use crate::claims::Claim;
@@ -134,6 +137,8 @@ pub struct Experiment {
     pub points: Vec<Point>,
     /// The claims to check.
     pub claims: Vec<Claim>,
+    /// Numbers that the paper prints for points of this experiment.
+    pub printed: Vec<Printed>,
     /// Share of a transport's flows at a point that hosts may give up (0 to 1). A host gives a flow up if no
     /// packet gets through for as long as it tries. Up to this share, such flows are a result and not a failure
     /// of the run.
@@ -188,8 +193,19 @@ impl Experiment {
         parts.clamp(1, flows)
     }
 
+    /// The axes of the sweep, or of all sweeps, each once.
+    fn axes(&self) -> Vec<String> {
+        let mut axes: Vec<String> = Vec::new();
+        for (axis, _) in self.points.iter().flat_map(|p| &p.set) {
+            if !axes.contains(axis) {
+                axes.push(axis.clone());
+            }
+        }
+        axes
+    }
+
     /// The subset of the experiment with these points, transports and seeds. Its runs are among the runs of the
-    /// whole experiment. It has no claims.
+    /// whole experiment. It has neither claims nor printed numbers.
     #[must_use]
     pub fn only(
         &self,
@@ -210,6 +226,7 @@ impl Experiment {
             split: Some(self.parts()),
             points: self.points.iter().enumerate().filter_map(chosen).collect(),
             claims: Vec::new(),
+            printed: Vec::new(),
             ..self.clone()
         }
     }
@@ -245,8 +262,10 @@ impl Experiment {
         context: &Context<'_>,
     ) -> Result<Self, ExperimentError> {
         let mut tree = Node::parse(name, text)?;
+        let written = Written::of(&tree);
         overlay::apply(&mut tree, overrides)?;
         let claims = tree.remove("claims");
+        let printed = tree.remove("printed");
         let sweep = tree.remove("sweep");
         let mut points = points(&tree, sweep.as_ref(), context)?;
         if let Some(variation) = overrides.variation {
@@ -274,6 +293,15 @@ impl Experiment {
         }
         if let Some(node) = claims {
             experiment.claims = read_claims(&node, &experiment, context.registry)?;
+        }
+        if let Some(node) = printed {
+            let known = Known {
+                experiment: &experiment,
+                written: &written,
+                metrics: context.registry.metrics(),
+                axes: &experiment.axes(),
+            };
+            experiment.printed = printed::read(&node, &known)?;
         }
         Ok(experiment)
     }
@@ -414,13 +442,14 @@ fn head(
         split,
         points: Vec::new(),
         claims: Vec::new(),
+        printed: Vec::new(),
         given_up: root.or("given_up", Share(0.0))?.0,
         notes: root.list("notes")?.unwrap_or_default(),
         cdf: distributions(root)?,
         columns: columns(root, context.registry)?,
     };
     // These keys were removed earlier but are accepted.
-    for key in ["sweep", "claims", "scale"] {
+    for key in ["sweep", "claims", "printed", "scale"] {
         let _ = root.node(key);
     }
     root.check()?;
@@ -532,12 +561,7 @@ fn read_claims(
         let problem = format!("found {}, want [[claims]] tables", node.kind());
         return Err(ExperimentError::new(node.origin.clone(), "claims", problem));
     };
-    let mut axes: Vec<String> = Vec::new();
-    for (axis, _) in experiment.points.iter().flat_map(|p| &p.set) {
-        if !axes.contains(axis) {
-            axes.push(axis.clone());
-        }
-    }
+    let axes = experiment.axes();
     let observes = |what: &str| {
         let has = |p: &Point| p.scenario.traffic.observes(what);
         experiment.points.iter().all(has)

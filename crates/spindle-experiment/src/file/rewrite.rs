@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Overrides;
 use super::overlay::{self, path_of, sweeps_mut};
+use super::printed::Written;
 use crate::document::{ExperimentError, Origin};
 use crate::document::{Node, Value};
 
@@ -34,6 +35,12 @@ pub fn rewrite(
     if let (None, Some(mut scales)) = (overrides.scale, scales) {
         embed(&mut scales, directory);
         tree.set("scale", scales)?;
+    }
+    if let Some(mut printed) = tree.remove("printed") {
+        Written::of(&tree).keep_known(&mut printed);
+        if !matches!(&printed.value, Value::List(list) if list.is_empty()) {
+            tree.set("printed", printed)?;
+        }
     }
     let mut text = String::new();
     write_file(&mut text, &tree);
