@@ -133,6 +133,7 @@ fn panels(columns: &[Column], point: &ComparePoint) -> Vec<BarPanel> {
         name: t.name.clone(),
         value: get(t),
         href: None,
+        paper: Vec::new(),
     };
     columns
         .iter()

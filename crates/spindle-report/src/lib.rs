@@ -4,10 +4,10 @@
 //! directory with one page and its pictures.
 //!
 //! [`CompareReport`] is the page of `compare` and `run`: distribution, tail, timeouts, table, and recovered
-//! flows drawn per subflow. [`FigureReport`] is the page of `reproduce`: one page per paper, and a section per
-//! figure with its claims next to it and links from each point to its runs. A page opens from disk without a
-//! network. It follows the light or dark theme of its reader and is drawn for a desktop and for a phone. Every
-//! picture is also written next to the page as a separate SVG file.
+//! flows drawn per subflow. [`FigureReport`] has the pages of `reproduce` for a paper: a list of its figures, and a page
+//! per figure with its claims next to it, the numbers that the paper prints, and links from each point to its runs. A
+//! page opens from disk without a network. It follows the light or dark theme of its reader and is drawn for a desktop
+//! and for a phone. Every picture is also written next to the page as a separate SVG file.
 //!
 //! [`Register`] holds the verdicts of several reproductions side by side. It is a page of Markdown, or a site whose
 //! first page sorts and filters the claims.
@@ -36,7 +36,8 @@ pub use error::{ReportError, check_identities};
 pub use flow::write_flow;
 pub use model::{
     AxisSpec, Beaten, ComparePoint, CompareReport, Estimate, Figure, FigureReport, LinePlot,
-    LineSeries, OracleDistance, RunGroup, RunList, RunRow, SeriesPoint, TransportResult,
+    LineSeries, OracleDistance, PaperNumber, RunGroup, RunList, RunRow, SeriesPoint,
+    TransportResult,
 };
 pub use overview::{Overview, OverviewRow, OverviewScenario};
 pub use register::{Register, RegisterError};

@@ -1,6 +1,7 @@
 //! The data that a report is made from.
 
 use serde::Serialize;
+use spindle_experiment::Limit;
 use spindle_experiment::claims::Outcome;
 use spindle_experiment::flow_trace::FlowTrace;
 use spindle_experiment::identity::RunIdentity;
@@ -176,12 +177,12 @@ pub struct RunRow {
     pub follow: String,
 }
 
-/// The page of `reproduce` for one paper.
+/// The pages of `reproduce` for one paper.
 #[derive(Clone, Debug, Default)]
 pub struct FigureReport {
-    /// The page's title, which is the paper's.
+    /// The pages' title, which is the paper's.
     pub title: String,
-    /// An introduction to the page, one paragraph per line.
+    /// An introduction for the first page, one paragraph per line.
     pub introduction: String,
     /// A table over all figures, if each of them is a scenario of a joint table.
     pub overview: Option<Overview>,
@@ -263,14 +264,50 @@ impl AxisSpec {
 pub struct LineSeries {
     /// The name of the transport or of the reference.
     pub name: String,
-    /// Whether the values are a reference that was not measured: a bound, a formula, a value printed in the
-    /// paper.
+    /// Whether the values are a reference that was not measured: a bound or a formula.
     pub reference: bool,
     /// The name whose colour the line has, if it differs from the line's name: a transport's name, or
     /// `series#0` and so on for lines that differ in something else.
     pub colour: Option<String>,
     /// The points, in any order.
     pub points: Vec<SeriesPoint>,
+    /// The numbers that the paper prints for points of this line, in any order.
+    pub paper: Vec<PaperNumber>,
+}
+
+/// A number that the paper prints for a point of a line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaperNumber {
+    /// The swept value.
+    pub x: f64,
+    /// The printed value.
+    pub y: f64,
+    /// The side on which the metric stays, if the paper prints a limit.
+    pub limit: Option<Limit>,
+    /// The place in the paper, such as `Table 7`.
+    pub source: String,
+    /// How the number was obtained, if the paper does not print it.
+    pub read: Option<String>,
+}
+
+impl PaperNumber {
+    /// The number as text: "116 ms" or "below 2.4 ms".
+    pub fn show(&self, quantity: Quantity) -> String {
+        let value = quantity.show(self.y);
+        match self.limit {
+            Some(Limit::Below) => format!("below {value}"),
+            Some(Limit::Above) => format!("above {value}"),
+            None => value,
+        }
+    }
+
+    /// The place in the paper, and how the number was obtained if the paper does not print it.
+    pub fn origin(&self) -> String {
+        match &self.read {
+            Some(read) => format!("{}, read {read}", self.source),
+            None => self.source.clone(),
+        }
+    }
 }
 
 /// A point of a line.

@@ -9,7 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use spindle_experiment::identity::RunIdentity;
 
 use super::error::ReportError;
-use super::palette::style_rules;
+use super::palette::{Look, style_rules};
 use super::plot::{Layout, Picture, STYLE};
 
 /// How a picture is placed on its page.
@@ -46,6 +46,25 @@ fn zoom_bar() -> Markup {
     }
 }
 
+/// The buttons that choose a picture's vertical axis. Without the page's script they are hidden.
+fn axis_bar(views: &[View<'_>]) -> Markup {
+    html! {
+        div class="axes" role="group" aria-label="vertical axis" hidden="hidden" {
+            @for (i, view) in views.iter().enumerate() {
+                button type="button" data-axis=(view.name) aria-pressed=(i == 0) { (view.name) }
+            }
+        }
+    }
+}
+
+/// One way to draw a picture.
+pub(crate) struct View<'a> {
+    /// Its name for readers, in the page's address and in the name of its file: `linear`, `logarithmic`.
+    pub(crate) name: &'static str,
+    /// Draws the picture for a width.
+    pub(crate) draw: &'a dyn Fn(Layout) -> Picture,
+}
+
 /// A file next to a picture.
 pub(crate) struct Attached {
     /// What follows the picture's name in the file's name, such as `.csv`.
@@ -76,37 +95,61 @@ impl Page {
         kind: Kind,
         draw: impl Fn(Layout) -> Picture,
     ) -> Markup {
-        self.figure_with(stem, (caption, Vec::new()), kind, draw)
+        let view = View {
+            name: "",
+            draw: &draw,
+        };
+        self.figure_with(stem, (caption, Vec::new()), kind, &[view])
     }
 
-    /// Adds a picture as [`Self::figure`] does, and files that stand next to it: the end of each file's name with its
-    /// text and the name of its link.
+    /// Adds a picture as [`Self::figure`] does, with several views of which one is shown at a time, and with files
+    /// that stand next to it. The first view is shown until a reader chooses another one. The other views'
+    /// files have the view's name after the picture's name.
     pub(crate) fn figure_with(
         &mut self,
         stem: &str,
         (caption, attached): (&str, Vec<Attached>),
         kind: Kind,
-        draw: impl Fn(Layout) -> Picture,
+        views: &[View<'_>],
     ) -> Markup {
-        let [wide, narrow] = Layout::ALL.map(draw);
-        self.transports.extend(wide.transports().map(str::to_owned));
         let stem = self.free_stem(stem);
-        let file = format!("{stem}.svg");
-        self.files.push((file.clone(), wide.standalone()));
+        let several = views.len() > 1;
         let mut links = Vec::new();
+        let mut pictures = String::new();
+        for (i, view) in views.iter().enumerate() {
+            let [wide, narrow] = Layout::ALL.map(view.draw);
+            self.transports.extend(wide.transports().map(str::to_owned));
+            let name = several.then_some(view.name);
+            if kind != Kind::Small {
+                pictures += &wide.inline("wide", name, i > 0);
+            }
+            pictures += &narrow.inline("narrow", name, i > 0);
+            let file = match i {
+                0 => format!("{stem}.svg"),
+                _ => format!("{stem}-{}.svg", view.name),
+            };
+            links.push((file.clone(), name));
+            self.files.push((file, wide.standalone()));
+        }
+        let mut others = Vec::new();
         for Attached { ending, text, name } in attached {
             let file = format!("{stem}{ending}");
             self.files.push((file.clone(), text));
-            links.push((file, name));
+            others.push((file, name));
         }
         html! {
-            figure class=(kind.class()) {
+            figure class=(kind.class()) id=[several.then_some(&stem)] {
                 @if kind == Kind::Zoomable { (zoom_bar()) }
-                @if kind != Kind::Small { (PreEscaped(wide.inline("wide"))) }
-                (PreEscaped(narrow.inline("narrow")))
+                @if several { (axis_bar(views)) }
+                (PreEscaped(pictures))
                 figcaption {
-                    (caption) " " a class="picture" href=(file) download=(file) { "SVG" }
-                    @for (file, name) in links { " " a href=(file) { (name) } }
+                    (caption)
+                    @for (file, view) in links {
+                        " " a class="picture" href=(file) download=(file) data-axis=[view] {
+                            "SVG" @if let Some(view) = view { ", " (view) }
+                        }
+                    }
+                    @for (file, name) in others { " " a href=(file) { (name) } }
                 }
             }
         }
@@ -121,6 +164,12 @@ impl Page {
             .chain(numbered)
             .find(|s| !taken(s))
             .unwrap_or(stem)
+    }
+
+    /// The look of a transport, whose colours the page will define.
+    pub(crate) fn look(&mut self, name: &str) -> Look {
+        self.transports.insert(name.to_owned());
+        super::palette::look(name)
     }
 
     /// Lets the page be as wide as a desktop window, for text next to pictures.
@@ -209,8 +258,7 @@ pub(crate) fn file_stem(name: &str) -> String {
 
 /// A transport's name with a dot in its colour.
 pub(crate) fn badge(page: &mut Page, name: &str) -> Markup {
-    page.transports.insert(name.to_owned());
-    let class = format!("swatch {}", super::palette::look(name).class);
+    let class = format!("swatch {}", page.look(name).class);
     html! { span class=(class) {} (name) }
 }
 

@@ -160,9 +160,8 @@ fn series(name: &str, points: &[(f64, f64)]) -> LineSeries {
     };
     LineSeries {
         name: name.into(),
-        reference: false,
-        colour: None,
         points: points.iter().map(point).collect(),
+        ..LineSeries::default()
     }
 }
 
@@ -437,8 +436,8 @@ fn points_link_to_runs_and_figures_link_to_flows() {
     };
     report.write(directory.path()).unwrap();
     let page = check_directory(directory.path());
-    // Two points in each of two layouts, and in the table of values.
-    assert_eq!(page.matches("href=\"runs/fuso-fig2.html#g0\"").count(), 6);
+    // Two points in each of two layouts with two kinds of axis, and in the table of values.
+    assert_eq!(page.matches("href=\"runs/fuso-fig2.html#g0\"").count(), 10);
     assert!(page.contains("href=\"flows/fuso-fig2.html\""));
     let runs = fs::read_to_string(directory.path().join("runs/fuso-fig2.html")).unwrap();
     assert!(runs.contains("spindle trace fuso-fig2") && runs.contains("x.jsonl"));
@@ -475,18 +474,153 @@ fn plot_has_its_values_and_the_other_axis_next_to_it() {
     let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
     let values = read("fuso-fig2-0.csv");
     let lines: Vec<&str> = values.lines().collect();
-    assert!(lines[0].starts_with("series,") && lines[0].ends_with(",low,high"));
+    assert!(lines[0].starts_with("series,") && lines[0].ends_with(",low,high,paper,limit"));
     assert_eq!(
         lines[1..],
-        ["\"tcp \"\"1\"\"\",1,2,1,4", "\"tcp \"\"1\"\"\",2,4,2,8"]
+        ["\"tcp \"\"1\"\"\",1,2,1,4,,", "\"tcp \"\"1\"\"\",2,4,2,8,,"]
     );
-    let other = if directory.path().join("fuso-fig2-0-linear.svg").exists() {
-        "fuso-fig2-0-linear.svg"
-    } else {
-        "fuso-fig2-0-log.svg"
-    };
+    let other = "fuso-fig2-0-linear.svg";
     assert_ne!(read(other), read("fuso-fig2-0.svg"));
-    assert!(read("index.html").contains(other));
+    assert!(read("fuso-fig2.html").contains(&format!("href=\"{other}\"")));
+}
+
+/// The kind of axis of each picture of a page, and whether the picture is hidden.
+fn views(page: &str) -> Vec<(String, bool)> {
+    let attribute = |tag: &str, name: &str| {
+        let after = tag.split_once(&format!("{name}=\""))?.1;
+        Some(after.split_once('"')?.0.to_owned())
+    };
+    let tags = page.split("<svg ").skip(1);
+    let tags = tags.map(|tag| tag.split_once('>').unwrap().0);
+    tags.map(|tag| {
+        let axis = attribute(tag, "data-axis").unwrap_or_default();
+        (axis, attribute(tag, "hidden").is_some())
+    })
+    .collect()
+}
+
+#[test]
+fn page_has_both_axes_of_positive_values_and_shows_the_plot_s_own() {
+    let axes = |log: bool, y: f64| {
+        let directory = tempfile::tempdir().unwrap();
+        let plot = figure(vec![series("tcp", &[(1.0, y), (2.0, 4.0)])], log);
+        let figures = vec![plot];
+        let report = FigureReport {
+            figures,
+            ..FigureReport::default()
+        };
+        report.write(directory.path()).unwrap();
+        let page = check_directory(directory.path());
+        let buttons = page.matches("aria-pressed=\"").count();
+        (views(&page), buttons)
+    };
+    let view = |name: &str, hidden| (name.to_owned(), hidden);
+    let both = |shown, hidden| {
+        let (shown, hidden) = (view(shown, false), view(hidden, true));
+        (vec![shown.clone(), shown, hidden.clone(), hidden], 2)
+    };
+    assert_eq!(axes(true, 2.0), both("logarithmic", "linear"));
+    assert_eq!(axes(false, 2.0), both("linear", "logarithmic"));
+    assert_eq!(
+        axes(false, 0.0),
+        (vec![view("", false), view("", false)], 0)
+    );
+}
+
+fn paper(x: f64, y: f64, limit: Option<spindle_experiment::Limit>) -> PaperNumber {
+    PaperNumber {
+        x,
+        y,
+        limit,
+        source: HOSTILE.into(),
+        read: Some("from the image".into()),
+    }
+}
+
+fn written(figures: Vec<Figure>) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let report = FigureReport {
+        figures,
+        ..FigureReport::default()
+    };
+    report.write(directory.path()).unwrap();
+    let page = check_directory(directory.path());
+    (directory, page)
+}
+
+#[test]
+fn printed_numbers_are_marked_in_pictures_and_have_a_row_and_a_column() {
+    let mut line = series("tcp", &[(1.0, 2.0), (2.0, 4.0)]);
+    line.paper = vec![
+        paper(2.0, 900.0, None),
+        paper(3.0, 5.0, Some(spindle_experiment::Limit::Below)),
+    ];
+    let (directory, page) = written(vec![figure(vec![line], true)]);
+    let svg = fs::read_to_string(directory.path().join("fuso-fig2-0.svg")).unwrap();
+    // Two numbers and the entry of the key.
+    assert_eq!(svg.matches("class=\"printed ").count(), 3);
+    assert!(svg.contains(">paper<"), "{svg}");
+    let tip = "paper, tcp: 900\u{202f}\u{b5}s at 2";
+    assert!(svg.contains(tip), "{svg}");
+    assert!(page.contains("aria-label=\"tcp, paper\""));
+    assert!(page.contains("below 5\u{202f}\u{b5}s"), "{page}");
+    assert!(page.contains("read from the image"));
+    let csv = fs::read_to_string(directory.path().join("fuso-fig2-0.csv")).unwrap();
+    let lines: Vec<&str> = csv.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "\"tcp\",1,2,1,4,,",
+            "\"tcp\",2,4,2,8,900,",
+            "\"tcp\",3,,,,5,below"
+        ]
+    );
+}
+
+#[test]
+fn picture_without_printed_numbers_does_not_mention_the_paper() {
+    let (directory, page) = written(vec![figure(vec![series("tcp", &[(1.0, 2.0)])], true)]);
+    let svg = fs::read_to_string(directory.path().join("fuso-fig2-0.svg")).unwrap();
+    assert!(!svg.contains(">paper<") && !svg.contains("class=\"printed "));
+    assert!(!page.contains("tr class=\"paper\""));
+}
+
+#[test]
+fn printed_number_is_marked_next_to_a_bar_even_without_a_measured_value() {
+    let mut tcp = series("tcp", &[(1.0, 2.0)]);
+    tcp.paper = vec![paper(1.0, 3.0, None)];
+    let mut fuso = series("fuso", &[]);
+    fuso.paper = vec![paper(1.0, 4.0, None)];
+    let (directory, page) = written(vec![figure(vec![tcp, fuso], false)]);
+    let svg = fs::read_to_string(directory.path().join("fuso-fig2-0.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"bar ").count(), 1);
+    assert_eq!(svg.matches("class=\"printed ").count(), 3);
+    assert!(page.contains("aria-label=\"fuso, paper\""));
+}
+
+#[test]
+fn first_page_of_several_figures_lists_them_and_each_has_its_page() {
+    let named = |id: &str| {
+        let mut f = figure(vec![series("tcp", &[(1.0, 2.0)])], false);
+        (f.id, f.title) = (id.into(), format!("title of {id}"));
+        f
+    };
+    let figures = ["a", "b", "c"].map(named).to_vec();
+    let (directory, _) = written(figures);
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    let index = read("index.html");
+    assert!(
+        !index.contains("<svg"),
+        "pictures are on their figures' pages"
+    );
+    for id in ["a", "b", "c"] {
+        assert!(index.contains(&format!("href=\"{id}.html\"")), "{id}");
+        assert!(read(&format!("{id}.html")).contains("<svg"), "{id}");
+    }
+    let b = read("b.html");
+    for link in ["index.html", "a.html", "c.html"] {
+        assert!(b.contains(&format!("href=\"{link}\"")), "{link}");
+    }
 }
 
 #[test]

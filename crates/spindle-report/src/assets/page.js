@@ -21,6 +21,7 @@
 
   // A picture as PNG, drawn from what is shown, in twice its size.
   document.querySelectorAll("figcaption a.picture").forEach(function (link) {
+    if (link.nextElementSibling && link.nextElementSibling.matches("a.picture")) return;
     var button = document.createElement("button"), figure = link.closest("figure");
     button.type = "button";
     button.className = "png";
@@ -40,7 +41,8 @@
         pen.fillRect(0, 0, canvas.width, canvas.height);
         pen.drawImage(image, 0, 0);
         save.href = canvas.toDataURL("image/png");
-        save.download = link.getAttribute("download").replace(/svg$/, "png");
+        var file = figure.querySelector('a.picture[data-axis="' + shown.dataset.axis + '"]') || link;
+        save.download = file.getAttribute("download").replace(/svg$/, "png");
         button.dispatchEvent(new CustomEvent("saved", { detail: save.href.length }));
         save.click();
       };
@@ -48,6 +50,37 @@
     });
     link.after(" ", button);
   });
+
+  // The choice of each picture's vertical axis. The page's address keeps it, so that a link shows the same pictures.
+  var axes = [].slice.call(document.querySelectorAll("figure > .axes"));
+  function chosenAxes() {
+    return new URLSearchParams(location.hash.indexOf("=") > 0 ? location.hash.slice(1) : "");
+  }
+  function showAxes() {
+    var kept = chosenAxes();
+    axes.forEach(function (bar) {
+      var figure = bar.parentNode, buttons = [].slice.call(bar.querySelectorAll("button"));
+      var names = buttons.map(function (b) { return b.dataset.axis; }), chosen = kept.get(figure.id);
+      if (names.indexOf(chosen) < 0) chosen = names[0];
+      buttons.forEach(function (b) { b.setAttribute("aria-pressed", b.dataset.axis === chosen); });
+      figure.querySelectorAll(":scope > svg").forEach(function (svg) {
+        svg.toggleAttribute("hidden", svg.dataset.axis !== chosen);
+      });
+      bar.hidden = false;
+    });
+  }
+  axes.forEach(function (bar) {
+    bar.addEventListener("click", function (e) {
+      var name = e.target.dataset.axis, kept = chosenAxes(), own = bar.querySelector("button").dataset.axis;
+      if (!name) return;
+      if (name === own) kept.delete(bar.parentNode.id);
+      else kept.set(bar.parentNode.id, name);
+      history.replaceState(null, "", "#" + kept);
+      showAxes();
+    });
+  });
+  addEventListener("hashchange", showAxes);
+  showAxes();
 
   // A link into a folded part opens it.
   function unfold() {

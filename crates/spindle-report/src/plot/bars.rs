@@ -3,10 +3,11 @@
 //! Each panel has a separate axis. If a median and a 99.9th percentile shared an axis, one of them would be
 //! unreadable, and bars on a logarithmic axis have no true length.
 
-use super::super::Estimate;
 use super::super::format::{NONE, Quantity};
-use super::frame::{empty_picture, fit_text, text_width};
+use super::super::{Estimate, PaperNumber};
+use super::frame::{empty_picture, fit_text, paper_entry, text_width};
 use super::scale::{Scale, round_up};
+use super::svg::PAPER_RADIUS;
 use super::{Layout, Picture};
 
 /// A panel of bars.
@@ -27,6 +28,8 @@ pub(crate) struct BarRow {
     pub(crate) value: Option<Estimate>,
     /// The target of a click.
     pub(crate) href: Option<String>,
+    /// The numbers that the paper prints for it.
+    pub(crate) paper: Vec<PaperNumber>,
 }
 
 const ROW: f64 = 26.0;
@@ -62,6 +65,18 @@ pub(crate) fn bar_panels(layout: Layout, title: &str, panels: &[BarPanel]) -> Pi
 
 fn draw_panel(p: &mut Picture, (left, top): (f64, f64), width: f64, panel: &BarPanel) {
     p.text("head", (left + 4.0, top + 20.0), "start", &panel.title);
+    let printed = || panel.rows.iter().flat_map(|r| &r.paper);
+    if printed().next().is_some() {
+        let entry = paper_entry();
+        p.text(
+            "label",
+            (left + width - 8.0, top + 20.0),
+            "end",
+            &entry.name,
+        );
+        let at = left + width - 8.0 - text_width(&entry.name, 13.0) - 14.0;
+        p.paper_marker(&entry.look, None, (at, top + 16.0)).end();
+    }
     let names = panel
         .rows
         .iter()
@@ -78,7 +93,8 @@ fn draw_panel(p: &mut Picture, (left, top): (f64, f64), width: f64, panel: &BarP
         .rows
         .iter()
         .filter_map(|r| r.value)
-        .map(|e| upper(e).max(e.value));
+        .map(|e| upper(e).max(e.value))
+        .chain(printed().map(|n| n.y));
     let largest = largest.filter(|v| v.is_finite()).fold(0.0, f64::max);
     let scale = Scale::linear((0.0, round_up(largest)), (from, to));
     let (first, bottom) = (top + HEAD, top + HEAD + panel.rows.len() as f64 * ROW);
@@ -111,6 +127,8 @@ fn draw_bar(
     p.text("label", (left + names - 8.0, mid + 4.5), "end", &name);
     let look = p.look(&row.name);
     let mut end = zero;
+    // The value's text and the gap before it.
+    let room = text_width(&value_text(panel, row), BOLD) + 8.0 + PAPER_RADIUS;
     if let Some(e) = row.value.filter(|e| e.value.is_finite()) {
         end = scale.at(e.value);
         let length = (end - zero).max(if e.value > 0.0 { 1.5 } else { 0.0 });
@@ -129,6 +147,20 @@ fn draw_bar(
             p.line("whisker", (a, mid - 4.0), (a, mid + 4.0));
             p.line("whisker", (b, mid - 4.0), (b, mid + 4.0));
             end = end.max(b);
+        }
+    }
+    for number in row.paper.iter().filter(|n| n.y.is_finite()) {
+        let at = scale.at(number.y);
+        let value = number.show(panel.quantity);
+        let text = format!(
+            "paper, {}, {}: {value} ({})",
+            row.name,
+            panel.title,
+            number.origin()
+        );
+        p.paper_marker(&look, number.limit, (at, mid)).tip(&text);
+        if (end - PAPER_RADIUS..end + room).contains(&at) {
+            end = at + PAPER_RADIUS;
         }
     }
     p.text(

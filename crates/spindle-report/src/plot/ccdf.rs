@@ -4,7 +4,7 @@
 use super::super::format::{Quantity, count, micros, percent};
 use super::super::palette::Look;
 use super::super::{AxisSpec, Estimate};
-use super::frame::{Area, Axis, KeyEntry, draw_frame, draw_key, empty_picture};
+use super::frame::{Area, Axis, KeyEntry, KeyMark, draw_frame, draw_key, empty_picture};
 use super::scale::Scale;
 use super::svg::number;
 use super::{Layout, Picture};
@@ -57,7 +57,7 @@ pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[Distribution<'_>])
         .map(|(name, _)| KeyEntry {
             name: (*name).to_owned(),
             look: p.look(name),
-            marked: true,
+            mark: KeyMark::Measured,
         })
         .collect::<Vec<_>>();
     let top = draw_key(&mut p, layout, 4.0, &keys) + 30.0;

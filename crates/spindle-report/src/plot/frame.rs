@@ -1,7 +1,7 @@
 //! The frame of a plot: two axes with grid, ticks and names, and the key above it.
 
 use super::super::AxisSpec;
-use super::super::palette::Look;
+use super::super::palette::{Look, Marker};
 use super::scale::Scale;
 use super::{Layout, Picture};
 
@@ -82,8 +82,34 @@ pub(crate) struct KeyEntry {
     pub(crate) name: String,
     /// Its line and marker.
     pub(crate) look: Look,
-    /// Whether the line carries markers.
-    pub(crate) marked: bool,
+    /// The marks of the entry.
+    pub(crate) mark: KeyMark,
+}
+
+/// The marks of an entry of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyMark {
+    /// A line without markers.
+    Line,
+    /// A line with markers of measured values.
+    Measured,
+    /// The mark of numbers that the paper prints, without a line.
+    Paper,
+}
+
+/// The entry for numbers that the paper prints.
+pub(crate) fn paper_entry() -> KeyEntry {
+    KeyEntry {
+        name: "paper".to_owned(),
+        look: Look {
+            class: "reference".to_owned(),
+            light: String::new(),
+            dark: String::new(),
+            dash: "",
+            marker: Marker::Circle,
+        },
+        mark: KeyMark::Paper,
+    }
 }
 
 /// Draws the key from (`left`, `top`) in as many rows as it needs. Returns the y below it.
@@ -97,16 +123,21 @@ pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[Key
             y += 22.0;
         }
         let mid = y - 4.0;
-        p.el("line")
-            .a("class", &format!("series {}", e.look.class))
-            .a("stroke-dasharray", e.look.dash)
-            .n("x1", x)
-            .n("y1", mid)
-            .n("x2", x + 26.0)
-            .n("y2", mid)
-            .end();
-        if e.marked {
-            p.marker(&e.look, (x + 13.0, mid), 4.0).end();
+        let centre = (x + 13.0, mid);
+        if e.mark == KeyMark::Paper {
+            p.paper_marker(&e.look, None, centre).end();
+        } else {
+            p.el("line")
+                .a("class", &format!("series {}", e.look.class))
+                .a("stroke-dasharray", e.look.dash)
+                .n("x1", x)
+                .n("y1", mid)
+                .n("x2", x + 26.0)
+                .n("y2", mid)
+                .end();
+        }
+        if e.mark == KeyMark::Measured {
+            p.marker(&e.look, centre, 4.0).end();
         }
         p.text("label", (x + 32.0, y), "start", &e.name);
         x += width + 10.0;

@@ -2,7 +2,9 @@
 
 use super::super::palette::{Look, Marker};
 use super::super::{AxisSpec, LinePlot, LineSeries, SeriesPoint};
-use super::frame::{Area, Axis, KeyEntry, draw_frame, draw_key, empty_picture};
+use super::frame::{
+    Area, Axis, KeyEntry, KeyMark, draw_frame, draw_key, empty_picture, paper_entry,
+};
 use super::scale::{Scale, round_up};
 use super::svg::number;
 use super::{Layout, Picture};
@@ -18,24 +20,33 @@ pub(crate) fn line_plot(
     link: &dyn Fn(Option<usize>) -> Option<String>,
 ) -> Picture {
     let points = || {
-        plot.series
-            .iter()
-            .flat_map(|s| &s.points)
-            .filter(|q| shown(plot, q))
+        let all = plot.series.iter().flat_map(|s| &s.points);
+        all.filter(|q| shown(plot, (q.x, q.y.value)))
     };
-    if points().next().is_none() {
+    let printed = || {
+        let all = plot.series.iter().flat_map(|s| &s.paper);
+        all.filter(|p| shown(plot, (p.x, p.y)))
+    };
+    let swept = || points().map(|q| q.x).chain(printed().map(|p| p.x));
+    if swept().next().is_none() {
         return empty_picture(layout, &plot.title);
     }
     let mut p = Picture::new(layout.width(), 0.0, &plot.title);
-    let keys: Vec<KeyEntry> = plot
+    let mut keys: Vec<KeyEntry> = plot
         .series
         .iter()
         .map(|s| KeyEntry {
             name: s.name.clone(),
             look: series_look(&mut p, s),
-            marked: !s.reference,
+            mark: match s.reference {
+                true => KeyMark::Line,
+                false => KeyMark::Measured,
+            },
         })
         .collect();
+    if printed().next().is_some() {
+        keys.push(paper_entry());
+    }
     let top = draw_key(&mut p, layout, 4.0, &keys) + 30.0;
     let area = Area {
         left: 64.0,
@@ -52,7 +63,7 @@ pub(crate) fn line_plot(
     };
     let x = axis(
         &plot.x,
-        points().map(|q| q.x),
+        swept(),
         (area.left + inset, area.right - inset),
         false,
     );
@@ -60,10 +71,11 @@ pub(crate) fn line_plot(
         let (low, high) = q.y.ci95.unwrap_or((q.y.value, q.y.value));
         [low, q.y.value, high]
     });
+    let heights = heights.chain(printed().map(|p| p.y));
     let y = axis(&plot.y, heights, (area.bottom, area.top), true);
     let x = Axis {
         ticks: layout.pick(8.0, 4.0) as usize,
-        values: few(points().map(|q| q.x)),
+        values: few(swept()),
         ..x
     };
     draw_frame(&mut p, area, &x, &y);
@@ -74,7 +86,8 @@ pub(crate) fn line_plot(
         } else {
             0.0
         };
-        let at = |q: &SeriesPoint| (x.scale.at(q.x) + aside, y.scale.at(q.y.value));
+        let at = |(px, py): (f64, f64)| (x.scale.at(px) + aside, y.scale.at(py));
+        draw_printed(&mut p, plot, s, &at);
         draw_series(&mut p, plot, s, &at, &y.scale, link);
     }
     p.set_height(area.bottom + 50.0);
@@ -99,9 +112,9 @@ fn dodge(layout: Layout, plot: &LinePlot) -> f64 {
 }
 
 /// Whether a point can be drawn. It must be finite, and positive on a logarithmic axis.
-fn shown(plot: &LinePlot, q: &SeriesPoint) -> bool {
+fn shown(plot: &LinePlot, (x, y): (f64, f64)) -> bool {
     let fits = |v: f64, axis: &AxisSpec| v.is_finite() && (!axis.log || v > 0.0);
-    fits(q.x, &plot.x) && fits(q.y.value, &plot.y)
+    fits(x, &plot.x) && fits(y, &plot.y)
 }
 
 fn axis<'a>(
@@ -146,21 +159,46 @@ fn series_look(p: &mut Picture, s: &LineSeries) -> Look {
     }
 }
 
+/// Draws the numbers that the paper prints for a line. Measured values are drawn above them.
+fn draw_printed(
+    p: &mut Picture,
+    plot: &LinePlot,
+    s: &LineSeries,
+    at: &dyn Fn((f64, f64)) -> (f64, f64),
+) {
+    let look = series_look(p, s);
+    for number in s.paper.iter().filter(|n| shown(plot, (n.x, n.y))) {
+        let text = format!(
+            "paper, {}: {} at {} ({})",
+            s.name,
+            number.show(plot.y.quantity),
+            plot.x.show(number.x),
+            number.origin()
+        );
+        p.paper_marker(&look, number.limit, at((number.x, number.y)))
+            .tip(&text);
+    }
+}
+
 fn draw_series(
     p: &mut Picture,
     plot: &LinePlot,
     s: &LineSeries,
-    at: &dyn Fn(&SeriesPoint) -> (f64, f64),
+    at: &dyn Fn((f64, f64)) -> (f64, f64),
     y: &Scale,
     link: &dyn Fn(Option<usize>) -> Option<String>,
 ) {
     let look = series_look(p, s);
-    let mut points: Vec<&SeriesPoint> = s.points.iter().filter(|q| shown(plot, q)).collect();
+    let mut points: Vec<&SeriesPoint> = s
+        .points
+        .iter()
+        .filter(|q| shown(plot, (q.x, q.y.value)))
+        .collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     let mut path = String::new();
     for q in &points {
         let verb = if path.is_empty() { 'M' } else { 'L' };
-        let (px, py) = at(q);
+        let (px, py) = at((q.x, q.y.value));
         path += &format!("{verb}{} {}", number(px), number(py));
     }
     if points.len() > 1 && plot.x.cases.is_empty() {
@@ -171,7 +209,7 @@ fn draw_series(
             .end();
     }
     for q in points {
-        let (x, value) = at(q);
+        let (x, value) = at((q.x, q.y.value));
         let mut text = format!(
             "{}: {} at {}",
             s.name,

@@ -3,11 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use spindle_experiment::Limit;
+
 use super::super::palette::{Look, Marker, look, style_rules};
 
 /// The colours and strokes of the pictures. The page contains them once. A standalone file contains its own
 /// copy.
 pub(crate) const STYLE: &str = include_str!("../assets/picture.css");
+
+/// Half the size of the mark of a number that the paper prints, in user units.
+pub(crate) const PAPER_RADIUS: f64 = 6.5;
 
 /// Escapes text for XML content and attribute values. Characters that XML 1.0 forbids become U+FFFD.
 fn escape(text: &str) -> String {
@@ -151,10 +156,23 @@ impl Picture {
     /// A transport's marker centred on a point, as an element still open for attributes.
     pub(crate) fn marker<'a>(&'a mut self, look: &Look, (x, y): (f64, f64), r: f64) -> Element<'a> {
         let class = match look.marker {
-            Marker::Ring => format!("ring {}", look.class),
-            _ => format!("dot {}", look.class),
+            Marker::Ring => "ring",
+            _ => "dot",
         };
-        let points: &[(f64, f64)] = match look.marker {
+        self.shape(class, &look.class, look.marker, (x, y), r)
+    }
+
+    /// The shape of a marker with the class `kind` and the class of a transport's colours.
+    fn shape<'a>(
+        &'a mut self,
+        kind: &str,
+        colours: &str,
+        marker: Marker,
+        (x, y): (f64, f64),
+        r: f64,
+    ) -> Element<'a> {
+        let class = format!("{kind} {colours}");
+        let points: &[(f64, f64)] = match marker {
             Marker::Circle | Marker::Ring => {
                 return self
                     .el("circle")
@@ -175,6 +193,24 @@ impl Picture {
         self.polygon(&class, &corners)
     }
 
+    /// The mark of a number that the paper prints, in a line's colour and shape, as an element still open for
+    /// attributes. It is hollow and larger than the mark of a measured value, so that both are visible at the same
+    /// place. The mark of a limit points to the side on which the metric stays.
+    pub(crate) fn paper_marker<'a>(
+        &'a mut self,
+        look: &Look,
+        limit: Option<Limit>,
+        at: (f64, f64),
+    ) -> Element<'a> {
+        let marker = match limit {
+            Some(Limit::Below) => Marker::Wedge,
+            Some(Limit::Above) => Marker::Triangle,
+            None if look.marker == Marker::Ring => Marker::Circle,
+            None => look.marker,
+        };
+        self.shape("printed", &look.class, marker, at, PAPER_RADIUS)
+    }
+
     /// A polygon, as an element still open for attributes.
     pub(crate) fn polygon<'a>(&'a mut self, class: &str, corners: &[(f64, f64)]) -> Element<'a> {
         let at: Vec<String> = corners
@@ -187,9 +223,14 @@ impl Picture {
     }
 
     /// The picture as part of a page that already contains [`STYLE`] and the transports' colours. `class` is
-    /// added to the `svg` element.
-    pub(crate) fn inline(&self, class: &str) -> String {
-        self.wrap(class, "")
+    /// added to the `svg` element. If the picture is one of several views, `axis` is the view's name. A `hidden`
+    /// view is not shown until a reader chooses it.
+    pub(crate) fn inline(&self, class: &str, axis: Option<&str>, hidden: bool) -> String {
+        let axis = axis.map_or_else(String::new, |name| {
+            format!(" data-axis=\"{}\"", escape(name))
+        });
+        let hidden = if hidden { " hidden=\"hidden\"" } else { "" };
+        self.wrap(class, &format!("{axis}{hidden}"), "")
     }
 
     /// The picture as a standalone file.
@@ -199,14 +240,14 @@ impl Picture {
         let style = format!("<style>{theme}{STYLE}{rules}</style>");
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
-            self.wrap("alone", &style)
+            self.wrap("alone", "", &style)
         )
     }
 
-    fn wrap(&self, class: &str, style: &str) -> String {
+    fn wrap(&self, class: &str, attributes: &str, style: &str) -> String {
         let (w, h, title) = (number(self.width), number(self.height), escape(&self.title));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture {}\"{} \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture {}\"{}{attributes} \
              viewBox=\"0 0 {w} {h}\" role=\"img\" aria-label=\"{title}\">{style}\
              <rect class=\"paper\" x=\"0\" y=\"0\" width=\"{w}\" height=\"{h}\"/>{}</svg>",
             escape(class),

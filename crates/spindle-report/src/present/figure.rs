@@ -1,4 +1,4 @@
-//! From an experiment's results to its figure on a paper's page.
+//! From an experiment's results to the page of its figure.
 
 use std::path::{Path, PathBuf};
 
@@ -48,6 +48,11 @@ pub fn figure(
         let columns = experiment.columns.iter().map(|(_, metric)| *metric);
         let columns: Vec<Metric> = columns.filter(|m| !metrics.contains(m)).collect();
         metrics.extend(columns);
+    }
+    for printed in &experiment.printed {
+        if !metrics.contains(&printed.metric) {
+            metrics.push(printed.metric);
+        }
     }
     let plots = metrics
         .into_iter()
@@ -122,6 +127,7 @@ fn metric_plots(
                 point,
                 y,
                 group: Some(group),
+                printed: None,
             };
             values.extend(estimate(pool, metric).map(value));
             group += 1;
@@ -137,8 +143,12 @@ fn metric_plots(
                 point,
                 y: Estimate::exact(bound),
                 group: None,
+                printed: None,
             });
         }
+    }
+    if !values.is_empty() {
+        values.extend(printed_values(experiment, metric));
     }
     let y = AxisSpec {
         name: metric.title(),
@@ -147,6 +157,26 @@ fn metric_plots(
         cases: Vec::new(),
     };
     plots(experiment, &metric.title(), &y, &values)
+}
+
+/// The numbers that the paper prints for a metric, once for each of their points.
+fn printed_values(experiment: &Experiment, metric: Metric) -> impl Iterator<Item = Value> {
+    let numbers = experiment
+        .printed
+        .iter()
+        .filter(move |p| p.metric == metric);
+    numbers.flat_map(|printed| {
+        let points = experiment.points.iter().enumerate();
+        let there = points.filter(|(_, point)| printed.is_at(&point.set));
+        there.map(|(point, _)| Value {
+            name: printed.transport.clone(),
+            reference: false,
+            point,
+            y: Estimate::exact(printed.value),
+            group: None,
+            printed: Some(printed.clone()),
+        })
+    })
 }
 
 /// The quantity that a metric measures.
@@ -160,8 +190,8 @@ fn quantity(metric: Metric) -> Quantity {
     }
 }
 
-/// Writes the page of a paper's figures, with a table over all of them if there is one. Returns the page's
-/// path.
+/// Writes the pages of a paper's figures, with a table over all of them if there is one. Returns the path of the first
+/// page.
 ///
 /// # Errors
 /// If runs of different versions or configurations would stand side by side, or if the directory cannot be

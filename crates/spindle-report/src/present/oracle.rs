@@ -120,6 +120,7 @@ fn ratios(
                     point,
                     y,
                     group: Some(group + i),
+                    printed: None,
                 });
             }
         }
@@ -132,6 +133,7 @@ fn ratios(
                 .iter()
                 .position(|(n, _)| n == oracle)
                 .map(|i| group + i),
+            printed: None,
         });
         group += pools.len();
     }

@@ -1,9 +1,9 @@
 //! Pictures of a sweep: which pictures there are, and what their axes show.
 
-use spindle_experiment::{Experiment, Point, units};
+use spindle_experiment::{Experiment, Point, Printed, units};
 
 use crate::format::Quantity;
-use crate::{AxisSpec, LinePlot, LineSeries, SeriesPoint};
+use crate::{AxisSpec, LinePlot, LineSeries, PaperNumber, SeriesPoint};
 
 /// A value to be drawn, computed from the runs of one transport at one point.
 pub(super) struct Value {
@@ -17,6 +17,8 @@ pub(super) struct Value {
     pub(super) y: crate::Estimate,
     /// The index of the group of its runs.
     pub(super) group: Option<usize>,
+    /// Where the number comes from, if the paper prints it and it was not measured.
+    pub(super) printed: Option<Printed>,
 }
 
 /// Lines over the last axis of the sweep, separately for each of several sweeps. If there are other axes,
@@ -71,11 +73,20 @@ pub(super) fn plots(
         let x = place(points, &list[at].x, point, value.point);
         let line = line(&mut list[at].series, name, value.reference);
         line.colour = colour;
-        line.points.push(SeriesPoint {
-            x,
-            y: value.y,
-            group: value.group,
-        });
+        match &value.printed {
+            None => line.points.push(SeriesPoint {
+                x,
+                y: value.y,
+                group: value.group,
+            }),
+            Some(printed) => line.paper.push(PaperNumber {
+                x,
+                y: value.y.value,
+                limit: printed.limit,
+                source: printed.source.clone(),
+                read: printed.read.clone(),
+            }),
+        }
     }
     list
 }
@@ -122,8 +133,7 @@ fn line(series: &mut Vec<LineSeries>, name: String, reference: bool) -> &mut Lin
         series.push(LineSeries {
             name,
             reference,
-            colour: None,
-            points: Vec::new(),
+            ..LineSeries::default()
         });
         series.len() - 1
     });

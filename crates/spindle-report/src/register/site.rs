@@ -24,8 +24,6 @@ struct Part<'a> {
     paper: &'static Paper,
     columns: Vec<&'a Column>,
     experiments: Vec<Section<'a>>,
-    /// Whether the directory contains the page with the paper's figures.
-    has_figures: bool,
 }
 
 /// An experiment with its claims.
@@ -34,6 +32,8 @@ struct Section<'a> {
     title: String,
     source: String,
     claims: Vec<Row<'a>>,
+    /// The address of the figure's page, if the directory contains it.
+    figure: Option<String>,
 }
 
 /// A claim with its verdicts.
@@ -47,7 +47,7 @@ struct Row<'a> {
 
 impl Register {
     /// Writes the site into `directory`, which is created if necessary. Returns the path of its first page. A claim
-    /// leads to its figure if the directory of that name contains the page of its paper, as `reproduce --all --out`
+    /// leads to its figure if the paper's directory contains the figure's page, as `reproduce --all --out`
     /// writes it.
     ///
     /// # Errors
@@ -76,7 +76,8 @@ impl Register {
             let built_in = ids.iter().filter_map(|id| library::find(id));
             let sections = built_in.map(|b| {
                 let definition = b.read(registry, &Overrides::default())?;
-                Ok(Section::new(self, b, &definition, &columns))
+                let figure = figure_page(directory, b);
+                Ok(Section::new(self, b, &definition, &columns, figure))
             });
             let sections: Result<Vec<_>, RegisterError> = sections.collect();
             let mut experiments = sections?;
@@ -85,7 +86,6 @@ impl Register {
                 paper,
                 columns,
                 experiments,
-                has_figures: has_page(directory, paper),
             })
         });
         parts.collect()
@@ -97,12 +97,19 @@ fn has_page(directory: &Path, paper: &Paper) -> bool {
     directory.join(paper.id).join("index.html").exists()
 }
 
+/// The address of the page of an experiment's figure, if `directory` contains it.
+fn figure_page(directory: &Path, built_in: &BuiltIn) -> Option<String> {
+    let address = format!("{}/{}.html", built_in.paper?, file_stem(built_in.id));
+    directory.join(&address).exists().then_some(address)
+}
+
 impl<'a> Section<'a> {
     fn new(
         register: &'a Register,
         built_in: &'static BuiltIn,
         definition: &Definition,
         columns: &[&'a Column],
+        figure: Option<String>,
     ) -> Self {
         let claims = definition.claims.iter().filter_map(|defined| {
             let of = |c: &&'a Column| Some((*c, c.claim(built_in.id, &defined.id)?));
@@ -121,6 +128,7 @@ impl<'a> Section<'a> {
             title: definition.title.clone(),
             source: definition.source.clone(),
             claims: claims.collect(),
+            figure,
         }
     }
 }
@@ -163,13 +171,6 @@ impl Part<'_> {
         format!("claims-{}.html", self.paper.id)
     }
 
-    /// The link to the figure of an experiment, if the site has it.
-    fn figure(&self, section: &Section<'_>) -> Option<String> {
-        let anchor = file_stem(section.built_in.id);
-        self.has_figures
-            .then(|| format!("{}/index.html#{anchor}", self.paper.id))
-    }
-
     /// The page with the values behind the verdicts.
     fn details(&self, page: &mut Page) -> Markup {
         html! {
@@ -183,7 +184,7 @@ impl Part<'_> {
                     section id=(file_stem(section.built_in.id)) {
                         h2 { (section.title) " " code class="id" { (section.built_in.id) } }
                         p class="source" { (section.source) }
-                        @if let Some(href) = self.figure(section) {
+                        @if let Some(href) = &section.figure {
                             p { a href=(href) { "Figure, runs and seeds" } }
                         }
                         @for row in &section.claims { (details_of(page, section, row)) }
@@ -281,7 +282,7 @@ fn overview_row(part: &Part<'_>, section: &Section<'_>, row: &Row<'_>) -> Markup
     html! {
         tr data-paper=(paper) data-outcome=(row.outcome()) data-robustness=(row.robustness()) data-claim=(row.claim.id) data-transports=(row.transports.join(" ")) {
             td class="sentence" {
-                @match part.figure(section) {
+                @match &section.figure {
                     Some(href) => a href=(href) { code class="id" { (row.claim.id) } },
                     None => code class="id" { (row.claim.id) },
                 }
@@ -511,12 +512,10 @@ mod tests {
         let figures = directory.path().join("fuso");
         fs::create_dir(&figures).unwrap();
         fs::write(figures.join("index.html"), "").unwrap();
+        fs::write(figures.join("fuso-fig2.html"), "").unwrap();
         let index = register().write_site(&registry, directory.path()).unwrap();
         let page = fs::read_to_string(index).unwrap();
-        assert!(
-            page.contains("href=\"fuso/index.html#fuso-fig2\""),
-            "{page}"
-        );
+        assert!(page.contains("href=\"fuso/fuso-fig2.html\""), "{page}");
         assert!(!page.contains("mmptcp/index.html"), "{page}");
     }
 }

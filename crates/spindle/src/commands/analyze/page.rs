@@ -87,9 +87,9 @@ fn picture(analysis: &Analysis, (title, quantity, value): &Shown) -> LinePlot {
     };
     let line = |(i, share): (usize, &OfShare)| LineSeries {
         name: format!("p_B {}", share.shown),
-        reference: false,
         colour: Some(format!("series#{i}")),
         points: share.units.iter().map(point).collect(),
+        ..LineSeries::default()
     };
     LinePlot {
         title: (*title).to_owned(),
