@@ -13,6 +13,9 @@ use super::page::{Page, badge, command, file_stem, provenance};
 /// The directory of the pages of runs, relative to the report's.
 const DIRECTORY: &str = "runs";
 
+/// What is appended to the command that follows a run, so that it writes a capture of the run as well.
+pub(super) const CAPTURE: &str = " --pcap captures";
+
 impl RunList {
     /// Checks that every run has the version of `report` and the configuration of its group. `place` describes
     /// the place in the report and may be empty.
@@ -40,6 +43,12 @@ impl RunList {
     pub(super) fn href(&self, group: Option<usize>) -> Option<String> {
         let group = group.filter(|g| *g < self.groups.len())?;
         Some(format!("{DIRECTORY}/{}.html#g{group}", file_stem(&self.id)))
+    }
+
+    /// The command that lists the slowest flows of a group's run, for the run with the slowest flow.
+    pub(super) fn follow(&self, group: Option<usize>) -> Option<&str> {
+        let run = slowest(self.groups.get(group?)?)?;
+        (!run.follow.is_empty()).then_some(run.follow.as_str())
     }
 
     /// The page's address, relative to the report's.
@@ -132,10 +141,7 @@ fn tail(group: &RunGroup) -> Option<(u32, Estimate)> {
 }
 
 fn section(page: &mut Page, i: usize, group: &RunGroup) -> Markup {
-    let follow = group
-        .rows
-        .iter()
-        .max_by(|a, b| worst(a).total_cmp(&worst(b)));
+    let follow = slowest(group);
     html! {
         section id=(format!("g{i}")) {
             h3 { (badge(page, &group.transport)) }
@@ -163,12 +169,19 @@ fn section(page: &mut Page, i: usize, group: &RunGroup) -> Markup {
                     summary { "The slowest flows of seed " (run.seed) ", part " (run.part) }
                     (command(&run.follow))
                     p class="source" {
-                        "With --flow N for one of them event by event, and --report DIR for its picture."
+                        "With --flow N for one of them event by event, --report DIR for its picture, and"
+                        (CAPTURE) " for a capture of the run."
                     }
                 }
             }
         }
     }
+}
+
+/// The run with the slowest flow.
+fn slowest(group: &RunGroup) -> Option<&RunRow> {
+    let rows = group.rows.iter();
+    rows.max_by(|a, b| worst(a).total_cmp(&worst(b)))
 }
 
 fn worst(run: &RunRow) -> f64 {

@@ -439,6 +439,10 @@ fn points_link_to_runs_and_figures_link_to_flows() {
     // Two points in each of two layouts with two kinds of axis, and in the table of values.
     assert_eq!(page.matches("href=\"runs/fuso-fig2.html#g0\"").count(), 10);
     assert!(page.contains("href=\"flows/fuso-fig2.html\""));
+    // The command of each cell of the table, and the addition that writes a capture.
+    let cell = "<td data-trace=\"spindle trace fuso-fig2\">";
+    assert_eq!(page.matches(cell).count(), 2);
+    assert!(page.contains("<table data-capture=\" --pcap captures\">"));
     let runs = fs::read_to_string(directory.path().join("runs/fuso-fig2.html")).unwrap();
     assert!(runs.contains("spindle trace fuso-fig2") && runs.contains("x.jsonl"));
 }

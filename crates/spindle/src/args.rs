@@ -240,6 +240,9 @@ pub(crate) struct Trace {
     /// Draw --flow, to be zoomed in a browser, into this directory
     #[arg(long, value_name = "DIR", requires = "flow")]
     pub(crate) report: Option<PathBuf>,
+    /// Write a capture of the run into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pcap: Option<PathBuf>,
     /// Draw the same flow under this transport below it
     #[arg(long, value_name = "NAME", requires = "report")]
     pub(crate) against: Option<String>,

@@ -49,6 +49,50 @@ fn a_page_of_runs_has_the_command_that_finds_the_slowest_flow() {
     );
 }
 
+/// The commands that the cells of a figure's page offer are run as they are.
+#[test]
+fn commands_of_the_cells_of_a_figure_trace_and_capture_their_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [
+        "reproduce",
+        "cofuso-fig9a",
+        "--quick",
+        "--reading",
+        "syn-3s",
+    ];
+    printed(&[&arguments[..], &["--out", "site"]].concat(), dir.path());
+    let page = fs::read_to_string(dir.path().join("site/cofuso-fig9a.html")).unwrap();
+    let attribute = |name: &str| {
+        let marked = format!("{name}=\"");
+        let parts = page.split(&marked).skip(1);
+        let values = parts.map(|rest| rest.split('"').next().unwrap().to_owned());
+        values.collect::<Vec<String>>()
+    };
+    let (traces, captures) = (attribute("data-trace"), attribute("data-capture"));
+    assert!(
+        traces.len() >= 20,
+        "ten points of two transports: {traces:?}"
+    );
+    for (i, trace) in traces.iter().step_by(7).enumerate() {
+        let words: Vec<&str> = trace.split(' ').skip(1).collect();
+        let list = printed(&words, dir.path());
+        assert!(
+            list.contains("cofuso-fig9a (loss.packet "),
+            "{trace}: {list}"
+        );
+        let own = captures[0].replace("captures", &format!("captures{i}"));
+        let words = [&words[..], &own.trim().split(' ').collect::<Vec<_>>()].concat();
+        printed(&words, dir.path());
+        let files = fs::read_dir(dir.path().join(format!("captures{i}"))).unwrap();
+        let sizes = files.map(|f| f.unwrap().metadata().unwrap().len());
+        let sizes: Vec<u64> = sizes.collect();
+        assert!(
+            matches!(sizes[..], [size] if size > 1000),
+            "{trace}: {sizes:?}"
+        );
+    }
+}
+
 #[test]
 fn a_flow_is_drawn_together_with_that_of_another_transport() {
     let dir = tempfile::tempdir().unwrap();

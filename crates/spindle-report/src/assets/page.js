@@ -82,6 +82,36 @@
   addEventListener("hashchange", showAxes);
   showAxes();
 
+  // Buttons that copy the commands of a cell's run: one traces its flows, the other also writes a capture.
+  function copy(text) {
+    function fill(e) {
+      e.clipboardData.setData("text/plain", text);
+      e.preventDefault();
+    }
+    document.addEventListener("copy", fill);
+    var done = document.execCommand("copy");
+    document.removeEventListener("copy", fill);
+    if (!done && navigator.clipboard) navigator.clipboard.writeText(text);
+  }
+  document.querySelectorAll("td[data-trace]").forEach(function (cell) {
+    var trace = cell.dataset.trace, bar = document.createElement("div");
+    bar.className = "copies";
+    [["trace", trace], ["capture", trace + cell.closest("table").dataset.capture]].forEach(function (pair) {
+      var button = document.createElement("button");
+      button.type = "button";
+      button.textContent = "copy " + pair[0];
+      button.title = pair[1];
+      button.setAttribute("aria-label", "copy the command " + pair[1]);
+      button.addEventListener("click", function () {
+        copy(pair[1]);
+        button.textContent = "copied";
+        setTimeout(function () { button.textContent = "copy " + pair[0]; }, 1500);
+      });
+      bar.append(button);
+    });
+    cell.append(bar);
+  });
+
   // A link into a folded part opens it.
   function unfold() {
     var at = location.hash.length > 1 && document.getElementById(location.hash.slice(1));

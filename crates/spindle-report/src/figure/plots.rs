@@ -9,6 +9,7 @@ use crate::format::NONE;
 use crate::model::{LinePlot, LineSeries, PaperNumber, RunList, SeriesPoint};
 use crate::page::{Attached, Kind, Page, View, badge};
 use crate::plot::{BarPanel, BarRow, Layout, Picture, bar_panels, line_plot};
+use crate::runs::CAPTURE;
 
 /// The end of the caption of a picture with numbers that the paper prints.
 const PAPER_CAPTION: &str = "Hollow marks are numbers that the paper prints. A triangle points to the side of a \
@@ -168,7 +169,8 @@ fn swept(plot: &LinePlot) -> Vec<f64> {
     xs
 }
 
-/// The values behind a picture, collapsed.
+/// The values behind a picture, collapsed. The page's script adds buttons to each cell that copy the command of the
+/// cell's run, and this command with the table's addition for a capture.
 fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
     let xs = swept(plot);
     html! {
@@ -176,7 +178,7 @@ fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
             details {
                 summary { "Values" }
                 div class="scroll" tabindex="0" role="region" aria-label="values" {
-                    table {
+                    table data-capture=(CAPTURE) {
                         thead {
                             tr {
                                 th scope="col" { (plot.x.name) }
@@ -204,8 +206,9 @@ fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
 fn value_cell(runs: &RunList, plot: &LinePlot, s: &LineSeries, x: f64) -> Markup {
     let y = plot.y.quantity;
     let point = s.points.iter().find(|q| q.x.total_cmp(&x).is_eq());
+    let follow = point.and_then(|q| runs.follow(q.group));
     html! {
-        td {
+        td data-trace=[follow] {
             @match point {
                 Some(q) => {
                     @match runs.href(q.group) {

@@ -148,7 +148,11 @@ pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[Key
 /// The approximate width of a text in a sans-serif font of `size` units.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars()
-        .map(|c| if c.is_ascii() { 0.56 } else { 0.62 })
+        .map(|c| match c {
+            '@' | '%' | 'm' | 'w' | 'M' | 'W' => 0.85,
+            c if c.is_ascii() => 0.56,
+            _ => 0.62,
+        })
         .sum::<f64>()
         * size
 }

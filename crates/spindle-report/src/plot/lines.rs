@@ -32,21 +32,7 @@ pub(crate) fn line_plot(
         return empty_picture(layout, &plot.title);
     }
     let mut p = Picture::new(layout.width(), 0.0, &plot.title);
-    let mut keys: Vec<KeyEntry> = plot
-        .series
-        .iter()
-        .map(|s| KeyEntry {
-            name: s.name.clone(),
-            look: series_look(&mut p, s),
-            mark: match s.reference {
-                true => KeyMark::Line,
-                false => KeyMark::Measured,
-            },
-        })
-        .collect();
-    if printed().next().is_some() {
-        keys.push(paper_entry());
-    }
+    let keys = keys(&mut p, plot, printed().next().is_some());
     let top = draw_key(&mut p, layout, 4.0, &keys) + 30.0;
     let area = Area {
         left: 64.0,
@@ -80,18 +66,36 @@ pub(crate) fn line_plot(
     };
     draw_frame(&mut p, area, &x, &y);
     let middle = (plot.series.len() as f64 - 1.0) / 2.0;
-    for (i, s) in plot.series.iter().enumerate() {
+    let place = |i: usize, (px, py): (f64, f64)| {
         let aside = if cases {
             (i as f64 - middle) * dodge(layout, plot)
         } else {
             0.0
         };
-        let at = |(px, py): (f64, f64)| (x.scale.at(px) + aside, y.scale.at(py));
-        draw_printed(&mut p, plot, s, &at);
-        draw_series(&mut p, plot, s, &at, &y.scale, link);
+        (x.scale.at(px) + aside, y.scale.at(py))
+    };
+    for (i, s) in plot.series.iter().enumerate() {
+        draw_printed(&mut p, plot, s, &|at| place(i, at));
+    }
+    for (i, s) in plot.series.iter().enumerate() {
+        draw_series(&mut p, plot, s, &|at| place(i, at), &y.scale, link);
     }
     p.set_height(area.bottom + 50.0);
     p
+}
+
+/// The entries of the key: one for each line, and one for the paper if it prints numbers.
+fn keys(p: &mut Picture, plot: &LinePlot, paper: bool) -> Vec<KeyEntry> {
+    let line = |s: &LineSeries| KeyEntry {
+        name: s.name.clone(),
+        look: series_look(p, s),
+        mark: match s.reference {
+            true => KeyMark::Line,
+            false => KeyMark::Measured,
+        },
+    };
+    let lines = plot.series.iter().map(line);
+    lines.chain(paper.then(paper_entry)).collect()
 }
 
 /// The swept values, if there are so few that the axis can name each. Otherwise the list is empty.
@@ -159,7 +163,7 @@ fn series_look(p: &mut Picture, s: &LineSeries) -> Look {
     }
 }
 
-/// Draws the numbers that the paper prints for a line. Measured values are drawn above them.
+/// Draws the numbers that the paper prints for a line.
 fn draw_printed(
     p: &mut Picture,
     plot: &LinePlot,

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use spindle_experiment::library::{self, BuiltIn};
 use spindle_experiment::readings::{self, Reading};
 use spindle_experiment::registry::Registry;
-use spindle_experiment::variations::Variation;
 use spindle_experiment::{Experiment, Overrides, Scale, TransportName, results};
 use spindle_lab::story;
 use spindle_lab::sweep::{self, Options, Shared};
@@ -16,7 +15,7 @@ use spindle_report::{Figure, Overview, Register};
 
 use super::compare::exit;
 use super::lock::LockStep;
-use super::{command, json_on_stdout, print, program, write_json};
+use super::{command, json_on_stdout, print, program, quoted, write_json};
 use crate::args::Reproduce;
 use crate::failure::Failure;
 
@@ -154,22 +153,9 @@ fn figure(
 ) -> Figure {
     let id = &results.experiment.id;
     let (points, parts) = (results.experiment.points.len(), results.experiment.parts());
-    let scale = scale(args).name();
-    let program = program();
-    let named = |flag: &str, name: Option<&str>| match name {
-        Some(name) => format!(" --{flag} {name}"),
-        None => String::new(),
-    };
-    let reading = named("reading", args.reading.as_deref());
-    let variation = named("vary", args.vary.map(Variation::name));
     let follow = |point: usize, transport: &TransportName, seed: u64, part: u64| {
-        let point = match points {
-            1 => String::new(),
-            _ => format!(" --point {point}"),
-        };
-        format!(
-            "{program} trace {id} --transport {transport} --{scale}{reading}{variation}{point} --seed {seed} --part {part}/{parts}"
-        )
+        let point = (points > 1).then_some(point);
+        follow(args, id, (point, transport), seed, (part, parts))
     };
     let store = format!("{}{id}.jsonl", if apart { "../" } else { "" });
     let provenance = Provenance {
@@ -178,12 +164,34 @@ fn figure(
         follow: &follow,
         store: Some(&store),
         file: Some(built_in.text),
-        scale: Some(scale),
+        scale: Some(scale(args).name()),
     };
     let experiment = results.experiment;
     let flow = story::decoded_flow(registry, experiment, CANDIDATES)
         .or_else(|| story::recovered_flow(registry, experiment, CANDIDATES));
     present::figure(results, flow, &provenance)
+}
+
+/// The command that lists the slowest flows of one run of an experiment. `point` is `None` if there is one point.
+fn follow(
+    args: &Reproduce,
+    id: &str,
+    (point, transport): (Option<usize>, &TransportName),
+    seed: u64,
+    (part, parts): (u64, u64),
+) -> String {
+    let scale = scale(args).name();
+    let named = |flag: &str, value: Option<String>| {
+        value.map_or_else(String::new, |value| format!(" --{flag} {}", quoted(&value)))
+    };
+    let reading = named("reading", args.reading.clone());
+    let variation = named("vary", args.vary.map(|v| v.name().to_owned()));
+    let point = named("point", point.map(|point| point.to_string()));
+    format!(
+        "{} trace {id} --transport {} --{scale}{reading}{variation}{point} --seed {seed} --part {part}/{parts}",
+        program(),
+        quoted(&transport.to_string())
+    )
 }
 
 fn scale(args: &Reproduce) -> Scale {

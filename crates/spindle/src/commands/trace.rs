@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use spindle_experiment::readings::{self, Reading};
 use spindle_experiment::registry::Registry;
-use spindle_experiment::{Experiment, Overrides, Point, Scale, library};
+use spindle_experiment::{Experiment, Overrides, Point, Scale, TransportName, library};
 use spindle_lab::driver::{self, FlowOutcome, RunOutput, RunRequest};
+use spindle_lab::pcap;
 
 use super::{command, compare, print};
 use crate::args::Trace;
@@ -43,12 +44,23 @@ pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failu
         )));
     };
     let (part, parts) = part(args.part.as_deref())?;
-    let run = |transport| {
+    if let Some(dir) = &args.pcap {
+        std::fs::create_dir_all(dir).map_err(|e| Failure::file(dir, "create", &e))?;
+    }
+    let run = |transport: &TransportName| {
         let mut request = RunRequest::new(&point.scenario, transport, registry);
         request.seed = experiment.seed;
         (request.part, request.parts) = (part, parts);
         request.record = args.flow;
         request.count_losses = args.flow.is_none();
+        request.pcap = args.pcap.as_ref().map(|dir| {
+            let number = format!("point{}-seed{}.{part}", args.point, experiment.seed);
+            dir.join(pcap::file_name(&[
+                &experiment.id,
+                &transport.to_string(),
+                &number,
+            ]))
+        });
         let output = driver::run(&request).map_err(|e| Failure::Other(e.to_string()))?;
         let trace = output.trace(&request);
         Ok::<_, Failure>((output, trace))
@@ -59,6 +71,9 @@ pub(crate) fn trace(registry: &Registry, args: &Trace) -> Result<ExitCode, Failu
     };
     let (output, trace) = run(first)?;
     let mut text = heading(&experiment, point, args);
+    if let Some(dir) = &args.pcap {
+        let _ = writeln!(text, "capture: {}", dir.display());
+    }
     let Some(flow) = args.flow else {
         text.push_str(&slowest(&output, args.slowest));
         print(&text);
