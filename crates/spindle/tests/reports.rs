@@ -58,7 +58,7 @@ fn commands_of_the_cells_of_a_figure_trace_and_capture_their_runs() {
         "cofuso-fig9a",
         "--quick",
         "--reading",
-        "syn-3s",
+        "linux-3.18",
     ];
     printed(&[&arguments[..], &["--out", "site"]].concat(), dir.path());
     let page = fs::read_to_string(dir.path().join("site/cofuso-fig9a.html")).unwrap();
