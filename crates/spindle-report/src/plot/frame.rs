@@ -151,6 +151,7 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
         .map(|c| match c {
             '@' | '%' | 'm' | 'w' | 'M' | 'W' => 0.85,
             c if c.is_ascii() => 0.56,
+            '\u{2026}' => 1.0,
             _ => 0.62,
         })
         .sum::<f64>()
@@ -162,10 +163,14 @@ pub(crate) fn fit_text(text: &str, size: f64, width: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();
     }
-    let room = (width / (size * 0.58)).max(2.0) as usize - 1;
-    let mut cut: String = text.chars().take(room).collect();
-    cut.push('\u{2026}');
-    cut
+    let mut cut: String = text.to_owned();
+    while cut.pop().is_some() {
+        let shown = format!("{cut}\u{2026}");
+        if text_width(&shown, size) <= width {
+            return shown;
+        }
+    }
+    "\u{2026}".to_owned()
 }
 
 /// A picture that states that there is nothing to show.
@@ -178,4 +183,21 @@ pub(crate) fn empty_picture(layout: Layout, title: &str) -> Picture {
         "nothing was measured",
     );
     p
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_text_is_no_wider_than_its_room() {
+        for text in ["tcp+ordered@presto", "mmmmmmmm", "WWWW@@@@%%%%"] {
+            for width in [20.0, 45.5, 90.0] {
+                let cut = fit_text(text, 13.0, width);
+                assert!(text_width(&cut, 13.0) <= width, "{text} {width}: {cut}");
+                assert!(cut == text || cut.ends_with('\u{2026}'), "{cut}");
+            }
+        }
+        assert_eq!(fit_text("tcp", 13.0, 90.0), "tcp");
+    }
 }
