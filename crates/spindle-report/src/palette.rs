@@ -61,7 +61,7 @@ const fn rgb(hex: u32) -> Rgb {
 const FAMILIES: [Family; 12] = [
     family(0x55_5f_6e, 0xa9_b4_c4, Marker::Square), // tcp
     family(0x2f_94_cf, 0x7c_c8_f5, Marker::Triangle), // tlp
-    family(0xc7_86_00, 0xf2_b8_2e, Marker::Wedge),  // repflow
+    family(0xb8_7b_00, 0xf2_b8_2e, Marker::Wedge),  // repflow
     family(0xcf_47_0e, 0xff_82_4d, Marker::Diamond), // mptcp
     family(0x00_5f_a8, 0x4c_a0_f2, Marker::Circle), // fuso
     family(0x00_80_5c, 0x2c_c6_98, Marker::Circle), // cofuso
