@@ -7,6 +7,7 @@ mod table;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::Catalog;
+use crate::stats::Interval;
 
 pub use few_flows::TooFewFlows;
 pub(crate) use spec::built_in;
@@ -313,6 +314,13 @@ impl Metric {
         }
     }
 
+    /// The part of the interval of `value` that the metric can have: none is below 0, and a share of a whole is not
+    /// above 1. A relative distance counts as a share and may have a value above 1.
+    pub fn possible(self, interval: Interval, value: f64) -> Interval {
+        let bounded = self.is_share() && value <= 1.0;
+        interval.within(0.0, if bounded { 1.0 } else { f64::INFINITY })
+    }
+
     /// Whether the metric is computed and not measured.
     pub const fn is_computed(self) -> bool {
         matches!(self, Self::Observed(ObservedMetric::Computed(_)))
@@ -395,6 +403,21 @@ fn four_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interval_of_a_share_ends_at_one_and_no_interval_begins_below_zero() {
+        let wide = Interval {
+            low: -0.1,
+            high: 1.3,
+        };
+        let ends = |name: &str, value| {
+            let i = Metric::parse(name).unwrap().possible(wide, value);
+            (i.low, i.high)
+        };
+        assert_eq!(ends("completed", 0.6), (0.0, 1.0));
+        assert_eq!(ends("fct.mean", 0.6), (0.0, 1.3));
+        assert_eq!(ends("rtt.tracking", 1.2), (0.0, 1.3));
+    }
 
     #[test]
     fn every_name_is_a_metric() {

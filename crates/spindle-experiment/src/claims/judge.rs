@@ -154,13 +154,13 @@ impl Judge<'_> {
         pools().all(|(_, pool)| pool.is_exact())
     }
 
-    /// A value of the metric with its interval as text, in the metric's unit. No metric is below 0.
+    /// A value of the metric with its interval as text, in the metric's unit.
     pub fn with_interval(&self, found: &Measured) -> String {
         let show = |v| self.metric.show(v);
         if self.exact() {
             return show(found.value());
         }
-        let i = found.interval().within(0.0, f64::INFINITY);
+        let i = self.metric.possible(found.interval(), found.value());
         let (low, high) = (show(i.low), show(i.high));
         format!("{} [{low} to {high}]", show(found.value()))
     }

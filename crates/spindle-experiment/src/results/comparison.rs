@@ -268,10 +268,11 @@ fn scenario_name(experiment: &Experiment) -> &str {
     }
 }
 
-/// The 95 % interval of a metric over runs. No metric is below 0. `None` if there is only one run.
+/// The 95 % interval of a metric over runs, within what the metric can be. `None` if there is only one run.
 pub fn interval(pool: &Pool, metric: Metric) -> Option<Interval> {
     let interval = Resamples::new(pool.runs()).interval(|w| pool.weighted(metric, w))?;
-    Some(interval.within(0.0, f64::INFINITY))
+    let value = pool.shown(metric).unwrap_or_default();
+    Some(metric.possible(interval, value))
 }
 
 /// The metric over all runs. `None` if there is no data for it, or if too few flows completed for it. Completion times are rounded to a nanosecond
