@@ -104,7 +104,8 @@ impl Register {
         let mut text = String::from(
             "# Robustness of the verdicts\n\nWritten by `spindle register --robustness` from files of `spindle reproduce --vary NAME --json`. A variation changes one\n\
              printed value in all experiments of a paper. A verdict is robust if every variation has the same, fragile if the claim holds in one run\n\
-             and fails in another, and uncertain if runs differ without that, such as a claim that holds and is tied with other seeds.\n",
+             and fails in another, and uncertain if runs differ without that, such as a claim that holds and is tied with other seeds. An experiment without the value,\n\
+             such as the load of clients that wait for their last response, stays as it is.\n",
         );
         for (paper, ids, columns) in self.papers() {
             for column in columns {
