@@ -43,6 +43,7 @@ impl Reproduction {
         let reproduction = Verdicts {
             scale: scale.to_owned(),
             reading: None,
+            variation: None,
             experiments: self.verdicts.clone(),
             overview: self.overview(),
         };
