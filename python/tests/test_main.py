@@ -62,7 +62,7 @@ def test_unfinished_flows_exit_with_1(
     # All links lose everything, so no packet gets through.
     tree = small.with_flows(3).to_dict()
     tree.pop("sweep")
-    tree |= {"loss": {"on": "all", "rate": "100%"}, "transports": ["tcp"], "claims": []}
+    tree |= {"loss": {"on": "all", "rate": "100%"}, "transports": ["tcp"], "claims": [], "printed": []}
     tree["traffic"] |= {"connections": "new"}
     for key in ("per_pair", "warm_up"):
         tree["traffic"].pop(key, None)
