@@ -137,12 +137,14 @@ impl Register {
             let of_it = all.iter().filter(|v| v.robustness() == kind).count();
             format!("{of_it} {}", kind.word())
         });
+        let (name, verdicts) = (column.name(), all.len());
+        let has = |c: &&Column| ids.iter().any(|id| c.find(id).is_some());
+        let run = self.variations_of(column).filter(has).count();
+        let known = Variation::ALL.len();
         let _ = writeln!(
             text,
-            "\n## {}\n\n{}: of {} verdicts {}.\n",
+            "\n## {}\n\n{name}, {run} of {known} variations: of {verdicts} verdicts {}.\n",
             paper.title,
-            column.name(),
-            all.len(),
             counts.join(", ")
         );
         variations(text, &all);
@@ -252,7 +254,7 @@ mod tests {
             ),
         ]);
         for line in [
-            "default, quick: of 4 verdicts 1 robust, 1 uncertain, 2 fragile.",
+            "default, quick, 2 of 8 variations: of 4 verdicts 1 robust, 1 uncertain, 2 fragile.",
             "| half-buffers | switch buffers x 0.5 | 2 | 1 | 1 |",
             "| lower-load | load x 0.8 | 1 | 3 | 0 |",
             "| `fuso-fig1-n2` | fails | holds with half-buffers; tied with lower-load |",
