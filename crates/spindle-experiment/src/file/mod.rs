@@ -90,8 +90,7 @@ pub struct Point {
 
 impl Point {
     fn of(set: Vec<(String, String)>, scenario: Scenario) -> Self {
-        // The scenario is hashed as resolved. It includes the defaults and the contents of the files that it names.
-        let hash = hash64(&[format!("{scenario:?}").as_bytes()]);
+        let hash = hash_of(&scenario);
         Self {
             set,
             scenario,
@@ -101,15 +100,19 @@ impl Point {
 
     /// Applies a variation to the scenario.
     fn vary(&mut self, variation: Variation) {
-        let mut scenario = self.scenario.clone();
-        variation.apply(&mut scenario);
-        *self = Self::of(std::mem::take(&mut self.set), scenario);
+        variation.apply(&mut self.scenario);
+        self.hash = hash_of(&self.scenario);
     }
 
     /// Whether the point is computed by a formula instead of run.
     pub fn is_computed(&self) -> bool {
         self.scenario.traffic.formula().is_some()
     }
+}
+
+/// The hash of a scenario as resolved, with the defaults and the contents of the files that it names.
+fn hash_of(scenario: &Scenario) -> u64 {
+    hash64(&[format!("{scenario:?}").as_bytes()])
 }
 
 /// An experiment, ready to run.

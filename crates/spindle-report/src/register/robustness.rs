@@ -75,14 +75,13 @@ impl Varied<'_> {
 impl Register {
     /// A claim of a column with the verdicts of the column's variations. `None` if it was not run with any, or is not
     /// checkable.
-    pub(super) fn varied(
+    pub(super) fn varied<'a>(
         &self,
-        column: &Column,
+        column: &'a Column,
         experiment: &str,
         claim: &str,
-    ) -> Option<Varied<'_>> {
-        let own = self.columns.iter().find(|c| c.name() == column.name())?;
-        let found = own.claim(experiment, claim)?;
+    ) -> Option<Varied<'a>> {
+        let found = column.claim(experiment, claim)?;
         let verdict = |c: &Column| Some((c.variation?, c.claim(experiment, claim)?.verdict));
         let others: Vec<_> = self.variations_of(column).filter_map(verdict).collect();
         let counts = found.verdict != Verdict::NotCheckable && !others.is_empty();

@@ -105,7 +105,7 @@ fn figure_page(directory: &Path, built_in: &BuiltIn) -> Option<String> {
 
 impl<'a> Section<'a> {
     fn new(
-        register: &'a Register,
+        register: &Register,
         built_in: &'static BuiltIn,
         definition: &Definition,
         columns: &[&'a Column],
@@ -114,7 +114,7 @@ impl<'a> Section<'a> {
         let claims = definition.claims.iter().filter_map(|defined| {
             let of = |c: &&'a Column| Some((*c, c.claim(built_in.id, &defined.id)?));
             let verdicts: Vec<_> = columns.iter().filter_map(of).collect();
-            let varied = |c: &&Column| register.varied(c, built_in.id, &defined.id);
+            let varied = |c: &&'a Column| register.varied(c, built_in.id, &defined.id);
             let transports: BTreeSet<&str> = defined.test.transports().into_iter().collect();
             Some(Row {
                 claim: verdicts.first()?.1,
