@@ -459,6 +459,19 @@ mod tests {
     }
 
     #[test]
+    fn help_and_the_script_of_results_name_every_variation() {
+        let mut command = <Args as clap::CommandFactory>::command();
+        let reproduce = command.find_subcommand_mut("reproduce").unwrap();
+        let help = reproduce.render_help().to_string();
+        let script = include_str!("../../../scripts/results-site");
+        for variation in Variation::ALL {
+            assert!(help.contains(variation.name()), "{}", variation.name());
+            let quoted = format!("\"{}\"", variation.name());
+            assert!(script.contains(&quoted), "{quoted}");
+        }
+    }
+
+    #[test]
     fn command_of_every_cause_is_accepted() {
         for cause in causes::all() {
             let words = cause.command.split_whitespace();
