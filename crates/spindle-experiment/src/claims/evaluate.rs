@@ -2,7 +2,7 @@
 
 use super::{Claim, Finding, Judge, Outcome, PointView, Verdict};
 
-/// Largest number of comparisons that `why` lists. It lists comparisons that did not hold.
+/// Largest number of comparisons that `why` lists.
 const LISTED: usize = 6;
 
 /// Checks one claim at the points that meet its conditions.
@@ -54,6 +54,7 @@ pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
     }
 }
 
+/// Lists the comparisons that fail. If the claim does not fail, lists those that are tied as well.
 fn reasons(list: &[Finding], verdict: Verdict) -> String {
     let count = |v| list.iter().filter(|f| f.verdict == v).count();
     let (holds, tied, fails) = (
@@ -68,13 +69,10 @@ fn reasons(list: &[Finding], verdict: Verdict) -> String {
         "of {} comparisons {holds} hold, {tied} are tied, {fails} fail",
         list.len()
     );
-    let shown = match verdict {
-        Verdict::Fails => Verdict::Fails,
-        _ => Verdict::Tied,
-    };
-    let named: Vec<&str> = list
-        .iter()
-        .filter(|f| f.verdict == shown)
+    let of = |v| list.iter().filter(move |f| f.verdict == v);
+    let tied = of(Verdict::Tied).filter(|_| verdict != Verdict::Fails);
+    let named: Vec<&str> = of(Verdict::Fails)
+        .chain(tied)
         .map(|f| f.text.as_str())
         .collect();
     if !named.is_empty() {

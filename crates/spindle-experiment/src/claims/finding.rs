@@ -156,18 +156,27 @@ struct Counts {
 }
 
 impl Counts {
-    /// Counts a comparison as refuted if it fails at a level of 5 % divided by the number of comparisons
-    /// (Bonferroni), so that of many equal things none fails by chance.
+    /// The probability that some comparison of a true claim is counted as refuted.
+    const LEVEL: f64 = 0.05;
+
+    /// Counts the refuted comparisons by the step-up procedure of Benjamini and Hochberg (1995), section 3.1: the
+    /// `n` clearest failures of `all` comparisons are refuted, for the largest `n` whose `n`-th probability is at
+    /// most `n / all` of the level. If no comparison is really false, one is refuted with at most the level's
+    /// probability (Simes 1986), so that of many equal things none fails by chance. Several failures that are
+    /// weak by themselves refute a claim together.
     fn of(findings: &[Finding]) -> Self {
         let all = findings.len();
-        let refuted = |f: &&Finding| f.verdict == Verdict::Fails && f.chance * all as f64 <= 0.05;
+        let fails = findings.iter().filter(|f| f.verdict == Verdict::Fails);
+        let mut chances: Vec<f64> = fails.map(|f| f.chance).collect();
+        chances.sort_by(f64::total_cmp);
+        let refuted = (1..=chances.len())
+            .rev()
+            .find(|&n| chances[n - 1] * all as f64 <= Self::LEVEL * n as f64);
+        let holds = findings.iter().filter(|f| f.verdict == Verdict::Holds);
         Self {
             all,
-            hold: findings
-                .iter()
-                .filter(|f| f.verdict == Verdict::Holds)
-                .count(),
-            refuted: findings.iter().filter(refuted).count(),
+            hold: holds.count(),
+            refuted: refuted.unwrap_or(0),
         }
     }
 
@@ -203,6 +212,7 @@ pub(super) fn most(findings: &[Finding]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Stream;
 
     fn interval(low: f64, high: f64) -> Interval {
         Interval { low, high }
@@ -281,6 +291,33 @@ mod tests {
         assert_eq!(every(&findings(19, 0, &[0.04])), Verdict::Tied);
         assert_eq!(every(&findings(19, 0, &[0.001])), Verdict::Fails);
         assert_eq!(every(&[]), Verdict::NotCheckable);
+    }
+
+    #[test]
+    fn failures_that_are_weak_one_by_one_refute_a_claim_together() {
+        assert_eq!(every(&findings(0, 0, &[0.04; 5])), Verdict::Fails);
+        assert_eq!(every(&findings(5, 0, &[0.02; 5])), Verdict::Fails);
+        assert_eq!(every(&findings(5, 0, &[0.03; 5])), Verdict::Tied);
+        assert_eq!(
+            every(&findings(0, 3, &[0.04, 0.012, 0.03])),
+            Verdict::Tied,
+            "0.012 is above 1/6, 0.03 above 2/6 and 0.04 above 3/6 of 5 %"
+        );
+    }
+
+    /// Of claims whose five or forty comparisons are all of equal things, at most 5 % fail.
+    #[test]
+    fn true_claims_rarely_fail() {
+        let mut rng = Stream::from_seed(1);
+        for all in [5, 40] {
+            let mut fail = || {
+                let chances: Vec<f64> = (0..all).map(|_| rng.unit()).collect();
+                let clear: Vec<f64> = chances.into_iter().filter(|p| *p < 0.05).collect();
+                every(&findings(0, all - clear.len(), &clear)) == Verdict::Fails
+            };
+            let failed = (0..4000).filter(|_| fail()).count();
+            assert!(failed <= 240, "{failed} of 4000 claims over {all} fail");
+        }
     }
 
     #[test]

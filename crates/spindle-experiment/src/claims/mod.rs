@@ -3,9 +3,9 @@
 //! A claim names a metric, transports, points of the sweep and a test. Comparisons use paired runs: every
 //! transport runs with the same seeds. Resampling draws *runs*, because the flows of one run share connections
 //! and paths. A comparison holds or fails if its 95 % interval lies wholly on one side ([`Claimed`] has the rule
-//! for ranges). Otherwise it is tied. A claim over several comparisons holds if all of them hold. It fails if one
-//! of them fails at a level that is corrected for their number, and is tied otherwise. One comparison in a
-//! hundred decides neither.
+//! for ranges). Otherwise it is tied. A claim over several comparisons holds if all of them hold. It fails if
+//! more of them fail than chance explains, by a test that is corrected for their number, and is tied otherwise.
+//! One comparison in a hundred decides neither.
 //!
 //! Each test is one file of this folder, which registers itself in [`built_in`]. Other crates add theirs with
 //! [`Registry::claim_test`](crate::registry::Registry::claim_test).
