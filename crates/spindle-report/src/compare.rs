@@ -9,7 +9,7 @@ use super::error::ReportError;
 use super::flow::flow_section;
 use super::format::{NONE, Quantity, count, micros};
 use super::model::{ComparePoint, CompareReport, Estimate, RunList, TransportResult};
-use super::page::{Kind, Page, badge, command, paragraphs, provenance, settings};
+use super::page::{Kind, Page, badge, command, paragraphs, provenance, scrolling, settings};
 use super::plot::{BarPanel, BarRow, Distribution, bar_panels, ccdf};
 
 /// A column of bars: its title, its unit and the function that returns its value.
@@ -204,7 +204,7 @@ fn with_interval(time: Estimate) -> String {
 
 fn table(page: &mut Page, runs: &RunList, transports: &[TransportResult]) -> Markup {
     html! {
-        div class="scroll" tabindex="0" role="region" aria-label="results" {
+        (scrolling("results", html! {
             table {
                 thead {
                     tr {
@@ -226,7 +226,7 @@ fn table(page: &mut Page, runs: &RunList, transports: &[TransportResult]) -> Mar
                     }
                 }
             }
-        }
+        }))
     }
 }
 

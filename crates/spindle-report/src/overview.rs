@@ -8,7 +8,7 @@ use spindle_experiment::metrics::{Metric, TooFewFlows};
 use super::compare::too_few_flows;
 use super::format::{NONE, Quantity, count};
 use super::model::Estimate;
-use super::page::{Page, badge};
+use super::page::{Page, badge, scrolling};
 
 /// A joint table over several experiments, each of which is a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -111,7 +111,7 @@ impl Overview {
             section id="table" {
                 h2 { "All in one table" }
                 p { (CAPTION) }
-                div class="scroll" tabindex="0" role="region" aria-label="all transports" {
+                (scrolling("all transports", html! {
                     table {
                         thead {
                             tr {
@@ -129,7 +129,7 @@ impl Overview {
                             }
                         }
                     }
-                }
+                }))
             }
         }
     }

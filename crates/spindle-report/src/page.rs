@@ -262,6 +262,14 @@ pub(crate) fn badge(page: &mut Page, name: &str) -> Markup {
     html! { span class=(class) {} (name) }
 }
 
+/// The frame of a table that scrolls sideways if the page is narrower than the table. Screen readers announce it with
+/// `label`.
+pub(crate) fn scrolling(label: &str, table: Markup) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(label) { (table) }
+    }
+}
+
 /// Paragraphs, one per line of `text`.
 pub(crate) fn paragraphs(text: &str) -> Markup {
     html! { @for line in text.lines().filter(|l| !l.trim().is_empty()) { p { (line) } } }

@@ -8,7 +8,7 @@ use spindle_experiment::identity::RunIdentity;
 use super::error::{ReportError, check_identities};
 use super::format::{NONE, Quantity, count};
 use super::model::{Estimate, RunGroup, RunList, RunRow};
-use super::page::{Page, badge, command, file_stem, provenance};
+use super::page::{Page, badge, command, file_stem, provenance, scrolling};
 
 /// The directory of the pages of runs, relative to the report's.
 const DIRECTORY: &str = "runs";
@@ -153,7 +153,7 @@ fn section(page: &mut Page, i: usize, group: &RunGroup) -> Markup {
                     }
                 }
             }
-            div class="scroll" tabindex="0" role="region" aria-label="runs" {
+            (scrolling("runs", html! {
                 table {
                     thead {
                         tr {
@@ -163,7 +163,7 @@ fn section(page: &mut Page, i: usize, group: &RunGroup) -> Markup {
                     }
                     tbody { @for run in &group.rows { (row(run)) } }
                 }
-            }
+            }))
             @if let Some(run) = follow.filter(|r| !r.follow.is_empty()) {
                 details {
                     summary { "The slowest flows of seed " (run.seed) ", part " (run.part) }

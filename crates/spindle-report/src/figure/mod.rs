@@ -13,7 +13,9 @@ use super::claims::{cards, dots, tally};
 use super::error::{ReportError, check_identities};
 use super::flow::write_flow;
 use super::model::{Beaten, Figure, FigureReport, OracleDistance};
-use super::page::{Page, badge, command, file_stem, paragraphs, provenance, settings, write_file};
+use super::page::{
+    Page, badge, command, file_stem, paragraphs, provenance, scrolling, settings, write_file,
+};
 
 /// The directory of the pages of flows, relative to the report's.
 const FLOWS: &str = "flows";
@@ -217,7 +219,7 @@ fn distance(page: &mut Page, f: &Figure, oracle: &OracleDistance) -> Markup {
             p { "No scheme beats it beyond its interval." }
         } @else {
             p { "Who beats it beyond the interval, and by what:" }
-            div class="scroll" tabindex="0" role="region" aria-label="schemes that beat the oracle" {
+            (scrolling("schemes that beat the oracle", html! {
                 table {
                     thead {
                         tr {
@@ -228,7 +230,7 @@ fn distance(page: &mut Page, f: &Figure, oracle: &OracleDistance) -> Markup {
                     }
                     tbody { @for b in &oracle.beaten { (beaten(page, b)) } }
                 }
-            }
+            }))
         }
     }
 }

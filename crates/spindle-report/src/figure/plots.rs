@@ -7,7 +7,7 @@ use spindle_experiment::Limit;
 
 use crate::format::NONE;
 use crate::model::{LinePlot, LineSeries, PaperNumber, RunList, SeriesPoint};
-use crate::page::{Attached, Kind, Page, View, badge};
+use crate::page::{Attached, Kind, Page, View, badge, scrolling};
 use crate::plot::{BarPanel, BarRow, Layout, Picture, bar_panels, line_plot};
 use crate::runs::CAPTURE;
 
@@ -177,7 +177,7 @@ fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
         @if !xs.is_empty() {
             details {
                 summary { "Values" }
-                div class="scroll" tabindex="0" role="region" aria-label="values" {
+                (scrolling("values", html! {
                     table data-capture=(CAPTURE) {
                         thead {
                             tr {
@@ -197,7 +197,7 @@ fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
                             }
                         }
                     }
-                }
+                }))
             }
         }
     }

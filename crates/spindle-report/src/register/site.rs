@@ -17,7 +17,7 @@ use spindle_experiment::{Experiment as Definition, Overrides};
 use super::robustness::{Robustness, Varied};
 use super::{Claim, Column, DEFAULT, Register, RegisterError, VERDICTS};
 use crate::claims::{name, sign, verdict_badge};
-use crate::page::{Page, badge, command, file_stem};
+use crate::page::{Page, badge, command, file_stem, scrolling};
 
 /// A paper's part of the site.
 struct Part<'a> {
@@ -309,7 +309,7 @@ fn overview_row(part: &Part<'_>, section: &Section<'_>, row: &Row<'_>) -> Markup
 /// The number of claims with each verdict, for each paper and reading.
 fn counts(parts: &[Part<'_>]) -> Markup {
     html! {
-        div class="scroll" tabindex="0" role="region" aria-label="number of claims with each verdict" {
+        (scrolling("number of claims with each verdict", html! {
             table {
                 thead {
                     tr {
@@ -332,7 +332,7 @@ fn counts(parts: &[Part<'_>]) -> Markup {
                     }
                 }
             }
-        }
+        }))
     }
 }
 
