@@ -42,6 +42,7 @@
 //!    [`flow_trace`] has the events of one flow.
 
 pub mod bound;
+pub mod bystanders;
 pub mod catalog;
 pub mod causes;
 pub mod claims;

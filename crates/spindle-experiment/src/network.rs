@@ -64,7 +64,7 @@ pub fn switches_among(network: &Network, among: &str) -> Result<Vec<NodeId>, Str
 ///
 /// # Errors
 /// Lossy links drawn for each run, lost packets of responses, sizes in packets, transfers, traffic that is none
-/// or a formula, a background, distinct long paths, and observed items of a mix.
+/// or a formula, a background, bystanders, distinct long paths, and observed items of a mix.
 pub fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
     let wrong = |parameter, found: &str, remedy| NetworkError::Parameter {
         what: "the testbed".to_owned(),
@@ -74,6 +74,10 @@ pub fn check_for_real_time(scenario: &Scenario) -> Result<(), NetworkError> {
     };
     if let Some((name, remedy)) = scenario.loss.iter().find_map(|l| l.model.only_in_lab()) {
         return Err(wrong("loss model", name, remedy));
+    }
+    if let Some(bystanders) = &scenario.bystanders {
+        let remedy = "only the lab has two transports at a time; leave the table out";
+        return Err(wrong("bystanders", &bystanders.to_string(), remedy));
     }
     match scenario.traffic.only_in_lab() {
         Some(o) => Err(wrong(o.parameter, o.found, o.remedy)),

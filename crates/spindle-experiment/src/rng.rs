@@ -31,6 +31,8 @@ pub enum Purpose {
     ResponseLoss,
     /// Which switches have short queues.
     Hotspots,
+    /// Which flows are bystanders.
+    Bystanders,
 }
 
 impl Purpose {
@@ -48,6 +50,7 @@ impl Purpose {
             Self::FirstPath => "first-path",
             Self::ResponseLoss => "response-loss",
             Self::Hotspots => "hotspots",
+            Self::Bystanders => "bystanders",
         }
     }
 }

@@ -7,6 +7,7 @@ use spindle_mptcp::Variant;
 use spindle_mptcp::congestion::ControllerFactory;
 use spindle_units::Duration;
 
+use crate::bystanders::{BYSTANDERS, Bystanders};
 pub use crate::formula::Formula;
 pub use crate::loss_models::{Direction, Loss, LossModel, ResponseLoss};
 use crate::rng::Streams;
@@ -29,6 +30,8 @@ pub struct Scenario {
     pub hotspots: Option<Hotspots>,
     /// What is sent.
     pub traffic: Arc<dyn Traffic>,
+    /// The flows that use another transport, if any.
+    pub bystanders: Option<Bystanders>,
     /// How hosts are set up, whatever the transport.
     pub host: HostSettings,
     /// Name of the balancer that every switch uses.
@@ -41,7 +44,7 @@ impl Scenario {
     ///
     /// # Errors
     /// [`PlanError::Host`] for a name that the topology does not have. [`PlanError::Alone`] if a host has no
-    /// partner.
+    /// partner. [`PlanError::PartOfGroup`] if bystanders would be measured together with others.
     pub fn plan(
         &self,
         hosts: &[String],
@@ -49,14 +52,34 @@ impl Scenario {
         part: u64,
         parts: u64,
     ) -> Result<Plan, PlanError> {
-        self.traffic.plan(&PlanRequest {
+        let mut plan = self.traffic.plan(&PlanRequest {
             topology: &self.topology,
             short_below: self.host.short_below,
             hosts,
             streams,
             part,
             parts,
-        })
+        })?;
+        if let Some(bystanders) = &self.bystanders {
+            bystanders.draw(&mut plan, streams)?;
+        }
+        Ok(plan)
+    }
+
+    /// Whether runs have the item with this name, which metrics [need](crate::metrics::MetricSpec::needs).
+    pub fn observes(&self, what: &str) -> bool {
+        match what {
+            BYSTANDERS => self.bystanders.is_some(),
+            what => self.traffic.observes(what),
+        }
+    }
+}
+
+/// What an experiment file must contain so that runs have the item `what` ([`Scenario::observes`]).
+pub(crate) fn wanted(what: &str) -> String {
+    match what {
+        BYSTANDERS => format!("a table [{BYSTANDERS}]"),
+        what => format!("traffic.observe = [\"{what}\"]"),
     }
 }
 

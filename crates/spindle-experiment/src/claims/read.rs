@@ -7,6 +7,7 @@ use super::{Claim, Condition, Keys, Kind, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::{ExperimentError, Section};
 use crate::metrics::{Metric, MetricSpec};
+use crate::scenario::wanted;
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -26,9 +27,8 @@ impl Claim {
             .ok_or_else(|| s.error("kind", "missing, want one of numeric, ordering"))?;
         let metric = metric(&s, metrics)?;
         if let Some(needs) = metric.needs().filter(|n| !observes(n)) {
-            let problem = format!(
-                "is nothing that is kept here, want traffic.observe = [\"{needs}\"] for it"
-            );
+            let wanted = wanted(needs);
+            let problem = format!("is nothing that is kept here, want {wanted} for it");
             return Err(s.error("metric", problem));
         }
         let test = test(&s, tests, &Keys::new(&s, axes, metrics))?;

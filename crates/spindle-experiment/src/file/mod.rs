@@ -421,7 +421,14 @@ fn head(
     let stem = Path::new(name)
         .file_stem()
         .map_or_else(String::new, |s| s.to_string_lossy().into());
-    for key in ["topology", "loss", "traffic", "scenario", "hotspots"] {
+    for key in [
+        "topology",
+        "loss",
+        "traffic",
+        "scenario",
+        "hotspots",
+        "bystanders",
+    ] {
         let _ = root.node(key);
     }
     let transports = transports(root, context)?;
@@ -566,7 +573,7 @@ fn read_claims(
     };
     let axes = experiment.axes();
     let observes = |what: &str| {
-        let has = |p: &Point| p.scenario.traffic.observes(what);
+        let has = |p: &Point| p.scenario.observes(what);
         experiment.points.iter().all(has)
     };
     let catalogs = (registry.claim_tests(), registry.metrics());

@@ -8,6 +8,7 @@ use crate::catalog::Catalog;
 use crate::claims::Condition;
 use crate::document::{ExperimentError, Node, Section, Value, suggestion};
 use crate::metrics::{Metric, MetricSpec};
+use crate::scenario::wanted;
 use crate::units;
 
 /// A number that the paper prints for one transport.
@@ -273,12 +274,15 @@ impl Known<'_> {
         };
         let kept = |needs| {
             let mut points = self.experiment.points.iter();
-            points.all(|p| p.scenario.traffic.observes(needs))
+            points.all(|p| p.scenario.observes(needs))
         };
         match metric.needs().filter(|needs| !kept(needs)) {
-            Some(needs) => Err(wrong(format!(
-                "is not kept by these runs, want traffic.observe = [\"{needs}\"] for it"
-            ))),
+            Some(needs) => {
+                let wanted = wanted(needs);
+                Err(wrong(format!(
+                    "is not kept by these runs, want {wanted} for it"
+                )))
+            }
             None => Ok(metric),
         }
     }

@@ -6,6 +6,7 @@ use spindle_fabric::Network;
 use spindle_mptcp::congestion::ControllerFactory;
 
 use super::Context;
+use crate::bystanders::{BYSTANDERS, Bystanders};
 use crate::document::{ExperimentError, Node, Section, Share, Size, Value};
 use crate::loss_models;
 use crate::network::switches_among;
@@ -46,6 +47,10 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
             Some(section) => Some(hotspots(section, &network)?),
             None => None,
         },
+        bystanders: match root.section(BYSTANDERS)? {
+            Some(section) => Some(Bystanders::read(section, context.known_transports())?),
+            None => None,
+        },
         traffic,
         host,
         balancer,
@@ -78,7 +83,7 @@ fn is_computed(traffic: &Section<'_>, context: &Context<'_>) -> bool {
 
 /// Reads the scenario of a computed point. Its network is a placeholder that no run uses.
 fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> Result<Scenario> {
-    for key in ["topology", "loss", "scenario", "hotspots"] {
+    for key in ["topology", "loss", "scenario", "hotspots", "bystanders"] {
         if root.node(key).is_some() {
             return Err(root.error(key, "has no meaning together with a formula, want none"));
         }
@@ -101,6 +106,7 @@ fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> 
         topology,
         loss: Vec::new(),
         hotspots: None,
+        bystanders: None,
         host: HostSettings::default(),
         balancer: "ecmp".to_owned(),
     })

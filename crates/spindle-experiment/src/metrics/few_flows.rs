@@ -30,11 +30,14 @@ impl TooFewFlows {
 impl Metric {
     /// Number of completed flows that the metric needs to be shown or judged. 0 if it is not a percentile above p90.
     pub fn wanted_flows(self) -> u64 {
-        match self {
-            Self::FctPercentile(q) if q > HIGHEST_OF_FEW && q < 1.0 => {
-                (BEYOND / (1.0 - q)).round() as u64
-            }
-            _ => 0,
+        let q = match self {
+            Self::FctPercentile(q) => q,
+            Self::Spec(spec) => spec.samples().map_or(0.0, |(q, _)| q),
+            _ => 0.0,
+        };
+        match q > HIGHEST_OF_FEW && q < 1.0 {
+            true => (BEYOND / (1.0 - q)).round() as u64,
+            false => 0,
         }
     }
 

@@ -61,11 +61,14 @@ pub struct MetricSpec {
     /// The unit.
     pub unit: Unit,
     /// What must be observed, by its name in experiment files: one of
-    /// [`Observe::NAMES`](crate::scenario::Observe::NAMES). If `None`, every run has the data.
+    /// [`Observe::NAMES`](crate::scenario::Observe::NAMES), or `bystanders`. If `None`, every run has the data.
     pub needs: Option<&'static str>,
     /// How the metric is computed from runs.
     pub form: Form,
 }
+
+/// The samples of a run.
+type Samples = fn(&RunResult) -> &[u64];
 
 /// How a metric is computed from runs.
 #[derive(Clone, Copy)]
@@ -75,7 +78,9 @@ pub enum Form {
     Ratio(fn(&RunResult) -> Option<(f64, f64)>),
     /// A percentile (0 to 1, nearest rank) of the samples of all runs. The function returns the samples of one
     /// run.
-    Percentile(f64, fn(&RunResult) -> &[u64]),
+    Percentile(f64, Samples),
+    /// Like [`Self::Percentile`], of times in nanoseconds. The metric is in microseconds.
+    PercentileOfTimes(f64, Samples),
     /// The largest value of all runs. The function returns the value of one run, or `None` if the run does not
     /// have the data.
     Largest(fn(&RunResult) -> Option<f64>),
@@ -96,12 +101,23 @@ impl PartialEq for MetricSpec {
 }
 
 impl MetricSpec {
+    /// If it is a percentile: the percentile (0 to 1), and the samples of a run.
+    pub(crate) fn samples(&self) -> Option<(f64, Samples)> {
+        match self.form {
+            Form::Percentile(q, of) | Form::PercentileOfTimes(q, of) => Some((q, of)),
+            Form::Ratio(_) | Form::Largest(_) => None,
+        }
+    }
+
     /// The metric over runs, with run i counted `weights[i]` times. `None` if there is nothing to compute it
     /// from.
     pub fn value(&self, runs: &[RunResult], weights: &[u32]) -> Option<f64> {
         match self.form {
             Form::Ratio(of) => ratio(runs, of, weights),
             Form::Percentile(q, samples) => percentile(runs, samples, q, weights),
+            Form::PercentileOfTimes(q, samples) => {
+                percentile(runs, samples, q, weights).map(|ns| ns / 1e3)
+            }
             Form::Largest(of) => {
                 let counted = runs.iter().zip(weights).filter(|(_, w)| **w > 0);
                 counted.filter_map(|(r, _)| of(r)).max_by(f64::total_cmp)
@@ -128,12 +144,7 @@ pub(crate) fn ratio(
 }
 
 /// The percentile `q` of all samples, with those of run i counted `weights[i]` times.
-fn percentile(
-    runs: &[RunResult],
-    samples: fn(&RunResult) -> &[u64],
-    q: f64,
-    weights: &[u32],
-) -> Option<f64> {
+fn percentile(runs: &[RunResult], samples: Samples, q: f64, weights: &[u32]) -> Option<f64> {
     let mut all: Vec<(u64, u64)> = runs
         .iter()
         .zip(weights)
@@ -167,12 +178,13 @@ pub(crate) fn built_in() -> Catalog<&'static MetricSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bystanders::BYSTANDERS;
     use crate::scenario::Observe;
 
     #[test]
     fn every_metric_needs_something_that_can_be_observed() {
         for spec in SPECS {
-            let known = |needs: &str| Observe::NAMES.contains(&needs);
+            let known = |needs: &str| needs == BYSTANDERS || Observe::NAMES.contains(&needs);
             assert!(spec.needs.is_none_or(known), "{}", spec.name);
             assert_eq!(
                 spec.value(&[RunResult::default()], &[1]),

@@ -2,6 +2,7 @@
 
 use super::RunResult;
 use super::spec::{Form, MetricSpec, Unit};
+use crate::bystanders::BYSTANDERS;
 use crate::observed::CodingOfFlows;
 use crate::observed::{
     LinksOfGroup, PacketsOfClass, UnitsOfFlows, WaitsOfClass, first_hit, group_named, spare,
@@ -191,6 +192,57 @@ pub static SPECS: &[MetricSpec] = &[
         Unit::Bytes,
         Some("sizes"),
         Form::Percentile(0.5, |run| &run.sizes),
+    ),
+    metric(
+        "bystanders.fct.mean",
+        "mean FCT of bystanders",
+        Unit::Microseconds,
+        Some(BYSTANDERS),
+        Form::Ratio(|run| {
+            let times = &run.observed.bystanders.as_ref()?.fct_ns;
+            Some((times.iter().sum::<u64>() as f64 / 1e3, times.len() as f64))
+        }),
+    ),
+    metric(
+        "bystanders.fct.p50",
+        "p50 FCT of bystanders",
+        Unit::Microseconds,
+        Some(BYSTANDERS),
+        Form::PercentileOfTimes(0.5, times_of_bystanders),
+    ),
+    metric(
+        "bystanders.fct.p90",
+        "p90 FCT of bystanders",
+        Unit::Microseconds,
+        Some(BYSTANDERS),
+        Form::PercentileOfTimes(0.9, times_of_bystanders),
+    ),
+    metric(
+        "bystanders.fct.p99",
+        "p99 FCT of bystanders",
+        Unit::Microseconds,
+        Some(BYSTANDERS),
+        Form::PercentileOfTimes(0.99, times_of_bystanders),
+    ),
+    metric(
+        "bystanders.goodput",
+        "goodput of bystanders",
+        Unit::BitsPerSecond,
+        Some(BYSTANDERS),
+        Form::Ratio(|run| {
+            let found = run.observed.bystanders.as_ref()?;
+            Some((found.goodput_sum_bps, found.fct_ns.len() as f64))
+        }),
+    ),
+    metric(
+        "bystanders.completed",
+        "bystanders that completed",
+        Unit::Share,
+        Some(BYSTANDERS),
+        Form::Ratio(|run| {
+            let found = run.observed.bystanders.as_ref()?;
+            Some((found.fct_ns.len() as f64, found.flows as f64))
+        }),
     ),
     metric(
         "timeouts.mean",
@@ -507,6 +559,12 @@ pub static SPECS: &[MetricSpec] = &[
         }),
     ),
 ];
+
+/// The completion times of a run's bystanders in nanoseconds.
+fn times_of_bystanders(run: &RunResult) -> &[u64] {
+    let found = run.observed.bystanders.as_ref();
+    found.map_or(&[], |b| &b.fct_ns)
+}
 
 /// The mean over drawn cables of `of`.
 fn lossy(run: &RunResult, of: fn(&super::LossyCable) -> f64) -> Option<(f64, f64)> {

@@ -33,6 +33,24 @@ pub struct Observations {
     /// Congestion windows of senders, if they were observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<WindowsOfFlows>,
+    /// The flows of the other transport, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bystanders: Option<BystandersOfRun>,
+}
+
+/// The flows of a run that were bystanders ([`Bystanders`](crate::bystanders::Bystanders)).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BystandersOfRun {
+    /// Flows started.
+    pub flows: u64,
+    /// Flows whose connection ended with an error.
+    pub aborted: u64,
+    /// Flows in progress when the run reached its configured end.
+    pub cut_off: u64,
+    /// Completion times of the completed flows in nanoseconds, in the order in which the flows were issued.
+    pub fct_ns: Vec<u64>,
+    /// Sum over completed flows of size divided by completion time, bits per second.
+    pub goodput_sum_bps: f64,
 }
 
 /// What proactive recovery did for the flows of a run. It covers the server's end only, which sends the

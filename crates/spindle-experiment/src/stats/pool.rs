@@ -104,7 +104,19 @@ impl Pool {
     pub fn check_flows(&self, metric: Metric) -> Result<(), TooFewFlows> {
         match self.is_exact() {
             true => Ok(()),
-            false => metric.check_flows(self.completed()),
+            false => metric.check_flows(self.flows_of(metric)),
+        }
+    }
+
+    /// The number of flows that the metric is computed from, over all runs.
+    fn flows_of(&self, metric: Metric) -> u64 {
+        let samples = match metric {
+            Metric::Spec(spec) => spec.samples(),
+            _ => None,
+        };
+        match samples {
+            Some((_, of)) => self.results.iter().map(|r| of(r).len() as u64).sum(),
+            None => self.completed(),
         }
     }
 

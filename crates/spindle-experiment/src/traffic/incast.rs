@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use super::plan::numbers;
+use super::plan::{Role, numbers};
 use super::read::{count, host_known, hosts};
 use super::{
     Plan, PlanError, PlanRequest, PlannedFlow, Result, Start, Traffic, TrafficKind, TrafficPlace,
@@ -60,7 +60,7 @@ fn incast(i: &Incast, hosts: &[String], rounds: u64) -> std::result::Result<Plan
                 .iter()
                 .enumerate()
                 .map(|(n, (client, server))| PlannedFlow {
-                    background: false,
+                    role: Role::Measured,
                     counted: true,
                     disjoint: false,
                     start: Start::After(i.idle),

@@ -36,7 +36,7 @@ pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 pub use none::NoTraffic;
 pub use observe::Observe;
 pub use plan::{
-    Ask, FirstPath, Plan, PlanError, PlanRequest, PlannedFlow, Start, flow, sort_by_start,
+    Ask, FirstPath, Plan, PlanError, PlanRequest, PlannedFlow, Role, Start, flow, sort_by_start,
 };
 pub use read::{load, observe};
 pub use requests::{Arrivals, Background, Connections, Pairing, Requests};

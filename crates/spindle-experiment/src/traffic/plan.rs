@@ -32,6 +32,8 @@ pub struct Plan {
     pub observe: Observe,
     /// Name of the transport of background flows. If `None`, the transport under test determines it.
     pub background_transport: Option<String>,
+    /// Name of the transport of bystanders, if some flows are.
+    pub bystander_transport: Option<String>,
     /// Whether flows go from client to server, without request and response.
     pub push: bool,
     /// End of the run, counted from the start of the measurement. Flows in progress are cut off. If `None`, the
@@ -57,7 +59,7 @@ impl Plan {
 
     /// Whether the run waits until this flow is over, if the run has no fixed end.
     pub fn awaits(&self, flow: &PlannedFlow) -> bool {
-        !(self.leaves_background && flow.background)
+        !(self.leaves_background && flow.is_background())
     }
 
     /// The interface, out of `interfaces`, that the client's end of connection `number` starts from.
@@ -111,12 +113,42 @@ pub struct PlannedFlow {
     pub connection: Option<u32>,
     /// Flows of the same group are measured as one: from the first issue to the last completion.
     pub group: u32,
-    /// Whether it is background traffic, which is measured separately.
-    pub background: bool,
+    /// What it is measured as.
+    pub role: Role,
     /// Whether it is measured at all.
     pub counted: bool,
     /// Whether ECMP must send it over other links between switches than every other flow with this flag.
     pub disjoint: bool,
+}
+
+impl PlannedFlow {
+    /// Whether it is background traffic.
+    pub fn is_background(&self) -> bool {
+        self.role == Role::Background
+    }
+}
+
+/// What a flow is measured as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// A flow of the transport under test.
+    #[default]
+    Measured,
+    /// Background traffic, of which only the goodput is measured.
+    Background,
+    /// A flow of another transport in the same network, which is measured separately
+    /// ([`Bystanders`](crate::bystanders::Bystanders)).
+    Bystander,
+}
+
+impl Role {
+    /// [`Self::Background`] if `background`, otherwise [`Self::Measured`].
+    pub const fn background_if(background: bool) -> Self {
+        match background {
+            true => Self::Background,
+            false => Self::Measured,
+        }
+    }
 }
 
 /// When a flow is issued.
@@ -140,6 +172,11 @@ pub enum PlanError {
         /// The names that exist.
         hosts: String,
     },
+    /// Of the flows that are measured as one, only a part would be bystanders.
+    #[error(
+        "bystanders: the flows of this traffic are measured together, want a share of 0% or 100%, or another kind of traffic"
+    )]
+    PartOfGroup,
     /// A host has no partner to send to or to receive from.
     #[error("traffic: {host} has no partner, want another host for it")]
     Alone {
@@ -233,7 +270,7 @@ pub fn flow(at: Duration, (client, server): (u32, u32), bytes: u64) -> PlannedFl
         bytes,
         connection: None,
         group: 0,
-        background: false,
+        role: Role::Measured,
         counted: true,
         disjoint: false,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
-use super::plan::{ENDLESS, ONSET, apart, flow, numbers, other, sort_by_start};
+use super::plan::{ENDLESS, ONSET, Role, apart, flow, numbers, other, sort_by_start};
 use super::read::{hosts, matching, observe};
 use super::{
     Ask, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow, Result, Traffic,
@@ -137,7 +137,7 @@ fn transfers(
     for &from in long {
         let start = gaps.below(ONSET.as_nanos());
         flows.push(PlannedFlow {
-            background: true,
+            role: Role::Background,
             ..flow(
                 Duration::from_nanos(start),
                 (members[from], members[to(from, &mut pairs)]),
@@ -350,9 +350,9 @@ mod tests {
     #[test]
     fn a_third_of_the_hosts_send_long_transfers_and_the_others_short_ones() {
         let plan = plan(TrafficMatrix::Permutation, TransferArrivals::Poisson(256.0));
-        let long: Vec<_> = plan.flows.iter().filter(|f| f.background).collect();
+        let long: Vec<_> = plan.flows.iter().filter(|f| f.is_background()).collect();
         assert_eq!(long.len(), 10);
-        let short: Vec<_> = plan.flows.iter().filter(|f| !f.background).collect();
+        let short: Vec<_> = plan.flows.iter().filter(|f| !f.is_background()).collect();
         assert!((450..580).contains(&short.len()), "{}", short.len());
         for s in &short {
             assert!(s.bytes == 70_000 && long.iter().all(|l| l.client != s.client));
@@ -386,7 +386,7 @@ mod tests {
                 .all(|f| f.server == (f.client + 15) % 30)
         );
         let incast = plan(TrafficMatrix::Random, incast(Draw::EachRound));
-        let short: Vec<_> = incast.flows.iter().filter(|f| !f.background).collect();
+        let short: Vec<_> = incast.flows.iter().filter(|f| !f.is_background()).collect();
         assert_eq!(short.len(), 3 * 20, "at 0.5, 1 and 1.5 s");
         for round in short.chunks(20) {
             assert!(round.iter().all(|f| f.server == round[0].server));
@@ -401,7 +401,7 @@ mod tests {
     fn hosts_drawn_once_are_the_same_in_every_round_of_a_run() {
         let ends = |draw| {
             let plan = plan(TrafficMatrix::Random, incast(draw));
-            let short = plan.flows.into_iter().filter(|f| !f.background);
+            let short = plan.flows.into_iter().filter(|f| !f.is_background());
             let ends: Vec<_> = short.map(|f| (f.client, f.server)).collect();
             let mut rounds: Vec<_> = ends.chunks(20).map(<[_]>::to_vec).collect();
             rounds.dedup();

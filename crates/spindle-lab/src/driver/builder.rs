@@ -119,11 +119,12 @@ impl<'a> RunBuilder<'a> {
         let client = plan.flows.first().map_or(0, |f| f.client);
         let own = interfaces[client as usize];
         let config = over_interfaces(config, client, own, 0, &plan.subflows);
-        let background = self.background(plan)?;
+        let informed = |c| Arc::new(informed(c, network, request.scenario));
         let content = request.payload.clone();
         Ok(Usage {
             application: self.transport.application,
-            background: background.map(|c| Arc::new(informed(c, network, request.scenario))),
+            background: self.background(plan)?.map(informed),
+            bystander: self.bystander(plan)?.map(informed),
             config: Arc::new(config),
             interfaces,
             content: content.map_or(Content::Length, Content::Bytes),
@@ -138,6 +139,16 @@ impl<'a> RunBuilder<'a> {
         let request = self.request;
         let given = plan.background_transport.as_ref();
         let Some(name) = given.or(self.transport.background.as_ref()) else {
+            return Ok(None);
+        };
+        let found = find(request, name)?;
+        Ok(Some(configure(found, &request.scenario.host)))
+    }
+
+    /// The configuration of bystanders' connections, if there are bystanders.
+    fn bystander(&self, plan: &Plan) -> Result<Option<Config>, RunError> {
+        let request = self.request;
+        let Some(name) = &plan.bystander_transport else {
             return Ok(None);
         };
         let found = find(request, name)?;

@@ -66,6 +66,8 @@ pub(crate) enum Class {
     Replica,
     /// Background traffic.
     Background,
+    /// Requests by the bystanders' transport.
+    Bystander,
 }
 
 /// Payload bytes sent, and how many of them are extra.
@@ -371,7 +373,7 @@ impl Conn {
         let repeats = since(|c| c.bytes_retransmitted);
         let first = match self.class {
             Class::Replica => payload.saturating_sub(recovery + repeats),
-            Class::First | Class::Background => 0,
+            Class::First | Class::Background | Class::Bystander => 0,
         };
         Spent {
             payload,

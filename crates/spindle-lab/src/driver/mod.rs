@@ -369,7 +369,7 @@ fn outcome(f: &FlowState, planned: &PlannedFlow, lost: &[(Instant, Option<u32>)]
     });
     FlowOutcome {
         bytes: planned.bytes,
-        background: planned.background,
+        background: planned.is_background(),
         losses: losses as u64,
         fct_ns: span.map(|(from, to)| to.since(from).as_nanos()),
         timeouts: f.timeouts,

@@ -273,7 +273,7 @@ fn result(worked: &WorkOutcome, after: &Totals, base: &Totals, fabric: &FabricRe
         .unwrap_or(0);
     let counted = |background| {
         let flows = worked.plan.flows.iter();
-        flows.filter(move |f| f.counted && f.background == background)
+        flows.filter(move |f| f.counted && f.is_background() == background)
     };
     let (s, s0, k, k0) = (&after.spindle, &base.spindle, &after.kernel, &base.kernel);
     let mut r = RunResult {
@@ -348,7 +348,7 @@ fn pushed(worked: &WorkOutcome, r: &mut RunResult) {
         let seconds = end.saturating_duration_since(from).as_secs_f64().max(1e-9);
         let goodput = received.bytes.saturating_sub(before) as f64 * 8.0 / seconds;
         let cut_off = received.completed.is_none() && worked.plan.cuts_off();
-        match (planned.background, received.completed.is_some()) {
+        match (planned.is_background(), received.completed.is_some()) {
             (true, false) if !cut_off => r.background.aborted += 1,
             (true, _) => {
                 r.background.completed += 1;
@@ -365,7 +365,7 @@ fn pushed(worked: &WorkOutcome, r: &mut RunResult) {
             (false, false) if worked.plan.ends.is_some() => r.cut_off += 1,
             (false, false) => r.aborted += 1,
         }
-        if !planned.background {
+        if !planned.is_background() {
             r.flows_with_timeout += u64::from(done.timeouts > 0);
             r.timeouts += done.timeouts;
         }

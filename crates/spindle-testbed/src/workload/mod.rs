@@ -347,7 +347,7 @@ impl RunningGateway {
             }
             uploads::send(&mut conn.stream, n as u32, flow.bytes).await
         };
-        if flow.background {
+        if flow.is_background() {
             // What the server has received shows the result.
             let _ = attempt.await;
             return;

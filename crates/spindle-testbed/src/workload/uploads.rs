@@ -46,7 +46,7 @@ impl Inbox {
     pub(crate) fn count_from_now(&self, flows: &[PlannedFlow]) {
         let now = Wall::now();
         for (received, planned) in self.0.borrow_mut().iter_mut().zip(flows) {
-            if planned.background && planned.counted && received.completed.is_none() {
+            if planned.is_background() && planned.counted && received.completed.is_none() {
                 received.from = Some((now, received.bytes));
             }
         }

@@ -5,7 +5,7 @@ use spindle_units::Duration;
 use super::{BurstTimes, Matching, Mix, Pairs, Starts};
 use crate::rng::{Purpose, Stream};
 use crate::topologies::NamedTopology;
-use crate::traffic::plan::{ENDLESS, ONSET, flow, sort_by_start};
+use crate::traffic::plan::{ENDLESS, ONSET, Role, flow, sort_by_start};
 use crate::traffic::{Plan, PlanError, PlanRequest, PlannedFlow};
 
 /// Latest start of a flow. No run takes longer.
@@ -35,7 +35,7 @@ pub(super) fn mix(m: &Mix, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         let ends = partners.draw(n, &mut pairs)?;
         let bytes = m.sizes.sample(&mut sizes);
         flows.push(PlannedFlow {
-            background: request.short_below.is_some_and(|s| bytes >= s),
+            role: Role::background_if(request.short_below.is_some_and(|s| bytes >= s)),
             counted: at >= m.warm_up,
             ..flow(at, ends, bytes)
         });
@@ -71,7 +71,7 @@ fn long_flows(m: &Mix, request: &PlanRequest<'_>) -> Result<Vec<PlannedFlow>, Pl
         let bytes = long.sizes.as_ref().map(|s| s.sample(&mut sizes));
         let ends = partners.draw(turn, &mut pairs)?;
         Ok(PlannedFlow {
-            background: true,
+            role: Role::Background,
             disjoint: long.distinct,
             ..flow(at, ends, bytes.unwrap_or(ENDLESS))
         })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use spindle_units::{BitRate, Duration};
 
-use super::plan::{numbers, other};
+use super::plan::{Role, numbers, other};
 use super::{
     Ask, FirstPath, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow, Start, Traffic,
     TrafficKind,
@@ -180,7 +180,7 @@ fn requests(
             bytes,
             connection: None,
             group: n as u32,
-            background,
+            role: Role::background_if(background),
             counted: true,
             disjoint: false,
         });

@@ -97,10 +97,10 @@ proptest! {
         let mut used = vec![0u32; p.connections.len()];
         for flow in &p.flows {
             prop_assert_ne!(flow.client, flow.server);
-            prop_assert_eq!(flow.background, flow.bytes >= from);
+            prop_assert_eq!(flow.is_background(), flow.bytes >= from);
             let c = flow.connection.unwrap();
             prop_assert_eq!(p.connections[c as usize], (flow.client, flow.server));
-            prop_assert_eq!(c >= p.foreground, flow.background);
+            prop_assert_eq!(c >= p.foreground, flow.is_background());
             used[c as usize] += 1;
         }
         prop_assert!(used.iter().all(|n| *n > 0));
@@ -151,7 +151,7 @@ fn offered_load_includes_queries_and_background() {
             panic!()
         };
         bits += p.flows.iter().map(|f| f.bytes * 8).sum::<u64>() as f64;
-        background += p.flows.iter().filter(|f| f.background).count();
+        background += p.flows.iter().filter(|f| f.is_background()).count();
         seconds += last.as_secs_f64();
     }
     let load = bits / seconds / 1.5e9;

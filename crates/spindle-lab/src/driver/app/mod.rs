@@ -12,11 +12,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use spindle_experiment::metrics::{BackgroundFlows, RunResult};
+use spindle_experiment::metrics::{BackgroundFlows, BystandersOfRun, RunResult};
 use spindle_experiment::registry::Application;
 use spindle_experiment::rng::Streams;
 use spindle_experiment::scenario::{Ask, Observe};
-use spindle_experiment::traffic::{Plan, PlannedFlow, Start};
+use spindle_experiment::traffic::{Plan, PlannedFlow, Role, Start};
 use spindle_fabric::LinkId;
 use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, SubflowId, TraceEvent};
@@ -83,7 +83,7 @@ struct Group {
     timeouts: u64,
     aborted: bool,
     given_up: bool,
-    background: bool,
+    role: Role,
     counted: bool,
 }
 
@@ -109,6 +109,8 @@ pub(crate) struct Usage {
     pub(crate) config: Arc<Config>,
     /// The configuration of background connections, if it differs.
     pub(crate) background: Option<Arc<Config>>,
+    /// The configuration of bystanders' connections, if there are bystanders.
+    pub(crate) bystander: Option<Arc<Config>>,
     /// Number of interfaces of each host.
     pub(crate) interfaces: Vec<u32>,
     pub(crate) content: Content,
@@ -174,12 +176,25 @@ impl App {
         for flow in &plan.flows {
             states[flow.group as usize].left += 1;
             states[flow.group as usize].bytes += flow.bytes;
-            states[flow.group as usize].background = flow.background;
+            states[flow.group as usize].role = flow.role;
             states[flow.group as usize].counted = flow.counted;
         }
-        let counted = states.iter().filter(|g| g.counted).count() as u64;
-        let background = states.iter().filter(|g| g.counted && g.background);
-        let background = background.count() as u64;
+        let counted = |role| {
+            let groups = states.iter().filter(|g| g.counted && g.role == role);
+            groups.count() as u64
+        };
+        let mut result = RunResult {
+            flows: counted(Role::Measured),
+            background: BackgroundFlows {
+                flows: counted(Role::Background),
+                ..BackgroundFlows::default()
+            },
+            ..RunResult::default()
+        };
+        result.observed.bystanders = usage.bystander.as_ref().map(|_| BystandersOfRun {
+            flows: counted(Role::Bystander),
+            ..BystandersOfRun::default()
+        });
         let flow = FlowState {
             issued: None,
             completed: None,
@@ -196,14 +211,7 @@ impl App {
         Self {
             flows: vec![flow; plan.flows.len()],
             pending: plan.flows.iter().filter(|f| plan.awaits(f)).count() as u32,
-            result: RunResult {
-                flows: counted - background,
-                background: BackgroundFlows {
-                    flows: background,
-                    ..BackgroundFlows::default()
-                },
-                ..RunResult::default()
-            },
+            result,
             groups: states,
             observer: plan.observe.recovery.then(Observer::default),
             script,
@@ -445,11 +453,14 @@ impl App {
         group.first = Some(group.first.map_or(now, |f| f.min(now)));
         let twice = match self.usage.application {
             Application::Plain => false,
-            Application::Replicated { below } => planned.bytes < below && !planned.background,
+            Application::Replicated { below } => {
+                planned.bytes < below && planned.role == Role::Measured
+            }
         };
-        let class = match planned.background {
-            true => Class::Background,
-            false => Class::First,
+        let class = match planned.role {
+            Role::Measured => Class::First,
+            Role::Background => Class::Background,
+            Role::Bystander => Class::Bystander,
         };
         let first = match planned.connection {
             Some(c) => Some(ConnId(c)),

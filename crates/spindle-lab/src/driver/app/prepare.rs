@@ -1,11 +1,12 @@
 //! Preparation of the measurement: connections are opened, warmed, and left idle.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spindle_experiment::hosts::{address, endpoint, over_interfaces};
 use spindle_experiment::registry::Application;
 use spindle_experiment::rng::Purpose;
-use spindle_experiment::traffic::Start;
+use spindle_experiment::traffic::{Role, Start};
 use spindle_fabric::LinkId;
 use spindle_mptcp::{Config, Stack};
 use spindle_units::{Duration, Instant};
@@ -19,6 +20,8 @@ use crate::driver::ids::{ConnId, FlowId, Transfer};
 const PORT: u16 = 80;
 /// The port that servers listen on for background traffic, which may have another transport.
 const BACKGROUND_PORT: u16 = 8080;
+/// The port that servers listen on for bystanders.
+const BYSTANDER_PORT: u16 = 8081;
 /// How long the set-up and warm-up of connections may take before the measurement starts anyway (our choice:
 /// five SYNs have been sent by then).
 const PREPARATION: Duration = Duration::from_secs(40);
@@ -32,6 +35,7 @@ fn port_of(class: Class) -> u16 {
     match class {
         Class::First | Class::Replica => PORT,
         Class::Background => BACKGROUND_PORT,
+        Class::Bystander => BYSTANDER_PORT,
     }
 }
 
@@ -43,7 +47,7 @@ impl App {
         servers.sort_unstable();
         servers.dedup();
         for host in servers {
-            for class in [Class::First, Class::Background] {
+            for class in [Class::First, Class::Background, Class::Bystander] {
                 let local = endpoint(host, port_of(class));
                 // A new stack has no bound addresses, so this cannot be refused.
                 let _ = stacks[host as usize].listen(local, self.config_of(class).clone());
@@ -51,8 +55,14 @@ impl App {
         }
         let pairs = self.plan.connections.clone();
         let foreground = self.plan.foreground as usize;
+        let bystanders = self.plan.flows.iter();
+        let bystanders: BTreeSet<u32> = bystanders
+            .filter(|f| f.role == Role::Bystander)
+            .filter_map(|f| f.connection)
+            .collect();
         for (n, &(client, server)) in pairs.iter().enumerate() {
             let class = match n < foreground {
+                true if bystanders.contains(&(n as u32)) => Class::Bystander,
                 true => Class::First,
                 false => Class::Background,
             };
@@ -105,7 +115,7 @@ impl App {
         let own = flow.filter(|_| self.plan.numbered).map_or(index.0, |f| f.0);
         let number = match class {
             Class::Replica => u64::from(own) | 1 << 32,
-            Class::First | Class::Background => u64::from(own),
+            Class::First | Class::Background | Class::Bystander => u64::from(own),
         };
         let disjoint = flow.is_some_and(|f| self.plan.flows[f.index()].disjoint);
         let mut ports = self.streams.stream(Purpose::Ports, number);
@@ -154,9 +164,12 @@ impl App {
 
     /// The configuration of connections of this class, on a host with one interface.
     fn config_of(&self, class: Class) -> &Arc<Config> {
-        let own = self.usage.background.as_ref();
-        own.filter(|_| class == Class::Background)
-            .unwrap_or(&self.usage.config)
+        let own = match class {
+            Class::First | Class::Replica => None,
+            Class::Background => self.usage.background.as_ref(),
+            Class::Bystander => self.usage.bystander.as_ref(),
+        };
+        own.unwrap_or(&self.usage.config)
     }
 
     fn config_for(&self, client: u32, interface: u32, class: Class) -> Arc<Config> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spindle_experiment::metrics::{RunResult, TimersOfFlows};
+use spindle_experiment::traffic::Role;
 use spindle_mptcp::stage::coding::estimator::Periods;
 use spindle_mptcp::{SendCounters, Stack};
 use spindle_units::{Duration, Instant};
@@ -26,7 +27,7 @@ impl App {
         self.counting = true;
         for (flow, planned) in self.flows.iter_mut().zip(&self.plan.flows) {
             let under_way = flow.issued.is_some() && !flow.over;
-            if under_way && planned.background && planned.counted {
+            if under_way && planned.is_background() && planned.counted {
                 let conn = flow.conns[0].map(|c| &self.conns[c.index()]);
                 flow.counts = Some((now, conn.map_or(0, |c| c.arrived(stacks))));
             }
@@ -41,32 +42,42 @@ impl App {
         let bytes = group.bytes - before.map_or(0, |(_, bytes)| bytes.min(group.bytes));
         let goodput = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-9);
         let r = &mut self.result;
-        match (group.background, group.aborted) {
-            (true, true) => r.background.aborted += 1,
-            (true, false) => {
+        match (group.role, group.aborted) {
+            (Role::Bystander, aborted) => {
+                let Some(bystanders) = &mut r.observed.bystanders else {
+                    return;
+                };
+                match aborted {
+                    true => bystanders.aborted += 1,
+                    false => bystanders.goodput_sum_bps += goodput,
+                }
+            }
+            (Role::Background, true) => r.background.aborted += 1,
+            (Role::Background, false) => {
                 r.background.completed += 1;
                 r.background.goodput_sum_bps += goodput;
                 if self.plan.push {
                     r.background.goodput_squares += goodput * goodput;
                 }
             }
-            (false, true) => {
+            (Role::Measured, true) => {
                 r.aborted += 1;
                 r.given_up += u64::from(group.given_up);
             }
-            (false, false) => {
+            (Role::Measured, false) => {
                 r.completed += 1;
                 r.goodput_sum_bps += goodput;
             }
         }
-        if !group.background {
+        if group.role == Role::Measured {
             r.flows_with_timeout += u64::from(group.timeouts > 0);
         }
     }
 
     /// Totals of the sampling periods of the estimators that hosts share (CAPS).
     pub(crate) fn shared_coding_periods(&self) -> Periods {
-        let configs = std::iter::once(&self.usage.config).chain(&self.usage.background);
+        let others = self.usage.background.iter().chain(&self.usage.bystander);
+        let configs = std::iter::once(&self.usage.config).chain(others);
         let codings = configs.filter_map(|c| c.coding.as_ref());
         let periods = codings.map(|c| c.estimates.shared_periods());
         periods.fold(Periods::default(), Periods::plus)
@@ -98,7 +109,10 @@ impl App {
 
     pub(super) fn measure_result(&self, stacks: &[Stack]) -> RunResult {
         let mut result = self.result.clone();
-        result.fct_ns = self.completion_times();
+        result.fct_ns = self.completion_times(Role::Measured);
+        if let Some(bystanders) = &mut result.observed.bystanders {
+            bystanders.fct_ns = self.completion_times(Role::Bystander);
+        }
         if self.plan.cuts_off() {
             self.count_what_goes_on(&mut result, stacks);
         }
@@ -109,7 +123,7 @@ impl App {
         let mut all = 0;
         for conn in &self.conns {
             result.bytes_corrupted += conn.responses.corrupted;
-            if conn.class == Class::Background || !conn.counted {
+            if matches!(conn.class, Class::Background | Class::Bystander) || !conn.counted {
                 continue;
             }
             let now = conn.totals(stacks);
@@ -128,7 +142,7 @@ impl App {
         result.recovery = self.observer.as_ref().map(Observer::result);
         if self.plan.observe.sizes {
             let flows = self.plan.flows.iter();
-            let foreground = flows.filter(|f| f.counted && !f.background);
+            let foreground = flows.filter(|f| f.counted && f.role == Role::Measured);
             result.sizes = foreground.map(|f| f.bytes).collect();
         }
         result.timeouts = waited_for;
@@ -144,8 +158,12 @@ impl App {
             let (Some(issued), false, true) = (flow.issued, flow.over, planned.counted) else {
                 continue;
             };
-            if !planned.background {
-                result.cut_off += 1;
+            match (planned.role, &mut result.observed.bystanders) {
+                (Role::Measured, _) => result.cut_off += 1,
+                (Role::Bystander, Some(bystanders)) => bystanders.cut_off += 1,
+                (Role::Bystander, None) | (Role::Background, _) => {}
+            }
+            if planned.role != Role::Background {
                 continue;
             }
             let conn = flow.conns[0].map(|c| &self.conns[c.index()]);
@@ -164,12 +182,12 @@ impl App {
         }
     }
 
-    /// How many timers fired, and how often fast recovery began, for each flow that is not background. Flows
+    /// How many timers fired, and how often fast recovery began, for each flow of the transport under test. Flows
     /// that the end of the run cut off are included.
     fn timers(&self, stacks: &[Stack]) -> TimersOfFlows {
         let mut timers = TimersOfFlows::default();
         for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
-            if planned.background || !planned.counted || flow.issued.is_none() {
+            if planned.role != Role::Measured || !planned.counted || flow.issued.is_none() {
                 continue;
             }
             let own = flow.conns.into_iter().flatten();
@@ -185,8 +203,8 @@ impl App {
         timers
     }
 
-    /// Completion times of the complete groups, in the order of issue.
-    fn completion_times(&self) -> Vec<u64> {
+    /// Completion times of the complete groups with this role, in the order of issue.
+    fn completion_times(&self, role: Role) -> Vec<u64> {
         let mut last = vec![None::<Instant>; self.groups.len()];
         for (flow, planned) in self.flows.iter().zip(&self.plan.flows) {
             let at = &mut last[planned.group as usize];
@@ -195,7 +213,7 @@ impl App {
         self.groups
             .iter()
             .zip(last)
-            .filter(|(g, _)| g.left == 0 && g.counted && !g.aborted && !g.background)
+            .filter(|(g, _)| g.left == 0 && g.counted && !g.aborted && g.role == role)
             .filter_map(|(g, last)| Some(last?.since(g.first?).as_nanos()))
             .collect()
     }

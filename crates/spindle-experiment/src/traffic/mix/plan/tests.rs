@@ -137,7 +137,7 @@ proptest! {
         m.warm_up = Duration::from_millis(50);
         let plan = planned(&m, None, seed);
         prop_assert!(plan.flows.iter().map(at).is_sorted());
-        let short = plan.flows.iter().filter(|f| !f.background);
+        let short = plan.flows.iter().filter(|f| !f.is_background());
         for f in short.clone() {
             prop_assert!(at(f) >= m.head_start);
             prop_assert_eq!(f.counted, at(f) >= m.warm_up);
@@ -149,7 +149,7 @@ proptest! {
             None if starts == Starts::Together => prop_assert_eq!(short.count(), 0),
             None => prop_assert!((short.count() as f64) < 6.0 * starts.expected(end) + 100.0),
         }
-        let background = plan.flows.iter().filter(|f| f.background);
+        let background = plan.flows.iter().filter(|f| f.is_background());
         prop_assert_eq!(background.clone().count() as u32, long);
         prop_assert!(background.clone().all(|f| f.counted && f.bytes == ENDLESS && at(f) < ONSET));
         for (n, f) in plan.flows.iter().enumerate() {
@@ -172,7 +172,7 @@ fn short_flows_do_not_depend_on_long_ones_and_pairs_are_used_in_turn() {
     m.flows = Some(8);
     let shorts = |m: &Mix| -> Vec<(Start, u32, u64)> {
         let plan = planned(m, None, 3);
-        let short = plan.flows.iter().filter(|f| !f.background);
+        let short = plan.flows.iter().filter(|f| !f.is_background());
         short.map(|f| (f.start, f.client, f.bytes)).collect()
     };
     let alone = shorts(&m);
@@ -183,7 +183,7 @@ fn short_flows_do_not_depend_on_long_ones_and_pairs_are_used_in_turn() {
     let mut long: Vec<(u32, u32)> = plan
         .flows
         .iter()
-        .filter(|f| f.background)
+        .filter(|f| f.is_background())
         .map(ends)
         .collect();
     long.sort_unstable();
@@ -227,12 +227,12 @@ fn flows_from_short_below_up_are_background_and_the_load_is_as_configured() {
     assert!(
         plan.flows
             .iter()
-            .all(|f| f.background == (f.bytes >= 100_000))
+            .all(|f| f.is_background() == (f.bytes >= 100_000))
     );
     let counted = plan.flows.iter().filter(|f| f.counted).count() as f64;
     let share = counted / plan.flows.len() as f64;
     assert!((share - 0.75).abs() < 0.02, "{share}");
-    assert!(!planned(&m, None, 5).flows.iter().any(|f| f.background));
+    assert!(!planned(&m, None, 5).flows.iter().any(|f| f.is_background()));
 }
 
 #[test]
