@@ -19,9 +19,12 @@ pub fn network_in_real_time(scenario: &Scenario) -> Result<Network, NetworkError
 /// The network of a scenario with the scenario's losses, except losses that are drawn for each run.
 ///
 /// # Errors
-/// An impossible dimension, or a loss on a link that does not exist.
+/// An impossible dimension, or a change of a link or a loss on a link that does not exist.
 pub fn network(scenario: &Scenario) -> Result<Network, NetworkError> {
     let mut network = scenario.topology.build()?;
+    for change in &scenario.links {
+        change.apply(&mut network)?;
+    }
     apply_losses(&mut network, &scenario.loss)?;
     Ok(network)
 }

@@ -11,7 +11,7 @@ use crate::bystanders::{BYSTANDERS, Bystanders};
 pub use crate::formula::Formula;
 pub use crate::loss_models::{Direction, Loss, LossModel, ResponseLoss};
 use crate::rng::Streams;
-pub use crate::topologies::{Buffer, LinkSettings, NamedTopology, Topology};
+pub use crate::topologies::{Buffer, LinkChange, LinkSettings, NamedTopology, Topology};
 pub use crate::traffic::{
     Arrivals, Ask, Background, BurstTimes, Connections, Draw, FirstPath, Incast, LongFlows,
     Matching, Mix, NoTraffic, Observe, Pairing, Pairs, Requests, Starts, Traffic, TrafficMatrix,
@@ -24,6 +24,8 @@ use crate::traffic::{Plan, PlanError, PlanRequest};
 pub struct Scenario {
     /// The network.
     pub topology: NamedTopology,
+    /// Links whose settings differ from the topology's.
+    pub links: Vec<LinkChange>,
     /// The processes that lose packets in it.
     pub loss: Vec<Loss>,
     /// Switches with shorter queues, if any.

@@ -121,6 +121,9 @@ fn buffers(scenario: &mut Scenario, change: fn(u64) -> u64) {
         }
     };
     scenario.topology.links.buffer = changed(scenario.topology.links.buffer);
+    for buffer in scenario.links.iter_mut().filter_map(|l| l.buffer.as_mut()) {
+        *buffer = changed(*buffer);
+    }
     if let Some(hotspots) = &mut scenario.hotspots {
         hotspots.buffer = changed(hotspots.buffer);
     }

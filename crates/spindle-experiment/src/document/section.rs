@@ -85,6 +85,25 @@ impl<'a> Section<'a> {
             .transpose()
     }
 
+    /// The entry `key` as tables to be read: one table, or a list of them. Empty if it does not exist.
+    ///
+    /// # Errors
+    /// If the entry or an item of the list is not a table.
+    pub fn tables(&self, key: &'static str) -> Result<Vec<Section<'a>>, ExperimentError> {
+        let Some(node) = self.node(key) else {
+            return Ok(Vec::new());
+        };
+        let path = self.path(key);
+        match &node.value {
+            Value::List(items) => items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| Section::new(format!("{path}[{}]", i + 1), item))
+                .collect(),
+            _ => Ok(vec![Section::new(path, node)?]),
+        }
+    }
+
     /// The entry `key`, if it exists.
     ///
     /// # Errors

@@ -412,6 +412,17 @@ fn point(
     Ok(Point::of(set, read::scenario(&root, context)?))
 }
 
+/// The tables of a scenario, which each point reads with the values of its axes.
+const SCENARIO: [&str; 7] = [
+    "topology",
+    "links",
+    "loss",
+    "traffic",
+    "scenario",
+    "hotspots",
+    "bystanders",
+];
+
 /// Reads everything except the scenario. Refuses unknown keys.
 fn head(
     name: &str,
@@ -421,14 +432,7 @@ fn head(
     let stem = Path::new(name)
         .file_stem()
         .map_or_else(String::new, |s| s.to_string_lossy().into());
-    for key in [
-        "topology",
-        "loss",
-        "traffic",
-        "scenario",
-        "hotspots",
-        "bystanders",
-    ] {
+    for key in SCENARIO {
         let _ = root.node(key);
     }
     let transports = transports(root, context)?;

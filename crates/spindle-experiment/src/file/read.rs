@@ -10,7 +10,7 @@ use crate::bystanders::{BYSTANDERS, Bystanders};
 use crate::document::{ExperimentError, Node, Section, Share, Size, Value};
 use crate::loss_models;
 use crate::network::switches_among;
-use crate::scenario::{Buffer, HostSettings, HostVariants, Hotspots, Scenario, Window};
+use crate::scenario::{Buffer, HostSettings, HostVariants, Hotspots, LinkChange, Scenario, Window};
 use crate::topologies::{self, Dumbbell, LinkSettings, NamedTopology};
 use crate::traffic::{self, TrafficPlace};
 
@@ -28,6 +28,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     let network = topology
         .build()
         .map_err(|e| root.error("topology", e.to_string()))?;
+    let links = links(root, &network)?;
     let loss = loss_models::read(root, &network, context.registry.loss_models())?;
     let traffic = match root.section("traffic")? {
         Some(section) => {
@@ -42,6 +43,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     };
     Ok(Scenario {
         topology,
+        links,
         loss,
         hotspots: match root.section("hotspots")? {
             Some(section) => Some(hotspots(section, &network)?),
@@ -83,7 +85,14 @@ fn is_computed(traffic: &Section<'_>, context: &Context<'_>) -> bool {
 
 /// Reads the scenario of a computed point. Its network is a placeholder that no run uses.
 fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> Result<Scenario> {
-    for key in ["topology", "loss", "scenario", "hotspots", "bystanders"] {
+    for key in [
+        "topology",
+        "links",
+        "loss",
+        "scenario",
+        "hotspots",
+        "bystanders",
+    ] {
         if root.node(key).is_some() {
             return Err(root.error(key, "has no meaning together with a formula, want none"));
         }
@@ -104,12 +113,20 @@ fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> 
     Ok(Scenario {
         traffic: traffic::read(section, &place, context.registry.traffic_kinds())?,
         topology,
+        links: Vec::new(),
         loss: Vec::new(),
         hotspots: None,
         bystanders: None,
         host: HostSettings::default(),
         balancer: "ecmp".to_owned(),
     })
+}
+
+/// `[links]`, or several `[[links]]`.
+fn links(root: &Section<'_>, network: &Network) -> Result<Vec<LinkChange>> {
+    let tables = root.tables("links")?;
+    let read = |s| LinkChange::read(s, network);
+    tables.into_iter().map(read).collect()
 }
 
 /// `[hotspots]`.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use spindle_fabric::{LinkId, Loss as LinkLoss, Network, NetworkError};
 
 use crate::catalog::Catalog;
-use crate::document::{ExperimentError, Node, Section, Value};
+use crate::document::{ExperimentError, Section};
 use crate::workload::LossyLinks;
 
 pub use bernoulli::{Bernoulli, bernoulli};
@@ -130,18 +130,9 @@ pub fn read(
     network: &Network,
     catalog: &Catalog<ReadLossModel>,
 ) -> Result<Vec<Loss>> {
-    let Some(node) = root.node("loss") else {
-        return Ok(Vec::new());
-    };
-    let one = |path: String, node: &Node| loss(Section::new(path, node)?, network, catalog);
-    match &node.value {
-        Value::List(items) => items
-            .iter()
-            .enumerate()
-            .map(|(i, n)| one(format!("loss[{}]", i + 1), n))
-            .collect(),
-        _ => Ok(vec![one("loss".to_owned(), node)?]),
-    }
+    let tables = root.tables("loss")?;
+    let read = |s| loss(s, network, catalog);
+    tables.into_iter().map(read).collect()
 }
 
 fn loss(s: Section<'_>, network: &Network, catalog: &Catalog<ReadLossModel>) -> Result<Loss> {
