@@ -2,19 +2,19 @@
 
 use pyo3::prelude::*;
 use spindle_experiment::{library, results};
-use spindle_report::Overview;
+use spindle_report::Arena;
 use spindle_report::present::{self, Reproduction as Verdicts};
 
 use crate::errors;
 use crate::names::REGISTRY;
 use crate::results::{Results, json};
 
-/// The verdicts so far, and the joint table if there is one.
+/// The verdicts so far, and the results of the arena.
 #[pyclass(module = "spindle._native")]
 #[derive(Default)]
 pub(crate) struct Reproduction {
     verdicts: Vec<results::Verdicts>,
-    overview: Overview,
+    arena: Arena,
 }
 
 #[pymethods]
@@ -24,7 +24,7 @@ impl Reproduction {
         Self::default()
     }
 
-    /// Adds an experiment. Returns whether it is a scenario of a joint table.
+    /// Adds an experiment. Returns whether it is a network of the arena.
     fn add(&mut self, py: Python<'_>, results: &Results) -> bool {
         let (experiment, result) = (&results.experiment, &results.result);
         self.verdicts
@@ -32,8 +32,8 @@ impl Reproduction {
         let paper = experiment.paper.as_deref().and_then(library::paper);
         let joint = paper.is_some_and(|p| p.joint);
         if joint {
-            let scenario = py.detach(|| present::scenario(&REGISTRY, experiment, result));
-            self.overview.scenarios.push(scenario);
+            let networks = py.detach(|| present::networks(experiment, result));
+            self.arena.networks.extend(networks);
         }
         joint
     }
@@ -45,19 +45,19 @@ impl Reproduction {
             reading: None,
             variation: None,
             experiments: self.verdicts.clone(),
-            overview: self.overview(),
+            arena: self.arena(),
         };
         json(&reproduction).map_err(|e| errors::internal(&e))
     }
 
-    /// The joint table as the command line prints it, if there is one.
-    fn overview_text(&self) -> Option<String> {
-        self.overview().as_ref().map(present::overview_table)
+    /// The arena's table as the command line prints it, if there is one.
+    fn arena_text(&self) -> Option<String> {
+        self.arena().as_ref().map(present::arena_table)
     }
 }
 
 impl Reproduction {
-    fn overview(&self) -> Option<Overview> {
-        (!self.overview.scenarios.is_empty()).then(|| self.overview.clone())
+    fn arena(&self) -> Option<Arena> {
+        (!self.arena.networks.is_empty()).then(|| self.arena.clone())
     }
 }

@@ -69,11 +69,11 @@ pub const PAPERS: &[Paper] = &[
         joint: false,
     },
     Paper {
-        id: "overview",
-        title: "Overview: all transports on three scenarios",
-        citation: "The transports of all four papers, and those they measure themselves against, in \
-                   three networks: where a path loses packets, where there is congestion besides, and \
-                   where short flows meet long ones.",
+        id: "arena",
+        title: "Arena: which transport for which network, and at what price",
+        citation: "The transports of the papers, those in use today and newer ones in networks with losses, \
+                   congestion, unequal paths, outages and incast, each with its price: extra bytes, \
+                   long flows, bystanders and queues.",
         joint: true,
     },
 ];
@@ -169,13 +169,35 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("caps-fig27", Some("caps"), "caps/fig27.toml"),
     built_in!("caps-fig28", Some("caps"), "caps/fig28.toml"),
     built_in!("caps-fig29", Some("caps"), "caps/fig29.toml"),
-    built_in!("overview-loss", Some("overview"), "overview/loss.toml"),
+    built_in!("arena-random-loss", Some("arena"), "arena/random-loss.toml"),
     built_in!(
-        "overview-congestion",
-        Some("overview"),
-        "overview/congestion.toml"
+        "arena-lossy-fat-tree",
+        Some("arena"),
+        "arena/lossy-fat-tree.toml"
     ),
-    built_in!("overview-mix", Some("overview"), "overview/mix.toml"),
+    built_in!(
+        "arena-broken-fat-tree",
+        Some("arena"),
+        "arena/broken-fat-tree.toml"
+    ),
+    built_in!("arena-leaf-spine", Some("arena"), "arena/leaf-spine.toml"),
+    built_in!(
+        "arena-leaf-spine-ecn",
+        Some("arena"),
+        "arena/leaf-spine-ecn.toml"
+    ),
+    built_in!("arena-slow-spine", Some("arena"), "arena/slow-spine.toml"),
+    built_in!("arena-dying-link", Some("arena"), "arena/dying-link.toml"),
+    built_in!("arena-incast", Some("arena"), "arena/incast.toml"),
+    built_in!("arena-two-paths", Some("arena"), "arena/two-paths.toml"),
+    built_in!(
+        "arena-unequal-paths",
+        Some("arena"),
+        "arena/unequal-paths.toml"
+    ),
+    built_in!("arena-black-path", Some("arena"), "arena/black-path.toml"),
+    built_in!("arena-bufferbloat", Some("arena"), "arena/bufferbloat.toml"),
+    built_in!("arena-deployment", Some("arena"), "arena/deployment.toml"),
 ];
 
 /// Returns the experiment with that id.
@@ -342,11 +364,10 @@ mod tests {
     #[test]
     fn reproductions_are_found_by_id_by_paper_and_by_joint_table() {
         let ids = |of: Vec<&BuiltIn>| of.iter().map(|e| e.id).collect::<Vec<_>>();
-        let two = of_ids(["overview-mix", "overview"]).unwrap();
-        assert_eq!(
-            ids(two),
-            ["overview-mix", "overview-loss", "overview-congestion"]
-        );
+        let arena = ids(of_ids(["arena-incast", "arena"]).unwrap());
+        assert_eq!(arena[0], "arena-incast");
+        let all = reproductions().filter(|e| e.paper == Some("arena"));
+        assert_eq!(arena.len(), all.count(), "each once");
         assert_eq!(
             of_paper("caps").unwrap().len(),
             reproductions().filter(|e| e.paper == Some("caps")).count()

@@ -14,6 +14,7 @@
 //!
 //! Runs of different versions or configurations are never shown side by side: [`ReportError`].
 
+mod arena;
 mod claims;
 mod compare;
 mod error;
@@ -21,7 +22,6 @@ mod figure;
 mod flow;
 pub mod format;
 mod model;
-mod overview;
 mod page;
 pub mod palette;
 mod plot;
@@ -32,6 +32,7 @@ mod story;
 #[cfg(test)]
 mod tests;
 
+pub use arena::{Arena, ArenaNetwork, ArenaRow};
 pub use error::{ReportError, check_identities};
 pub use flow::write_flow;
 pub use model::{
@@ -39,5 +40,4 @@ pub use model::{
     LineSeries, OracleDistance, PaperNumber, RunGroup, RunList, RunRow, SeriesPoint,
     TransportResult,
 };
-pub use overview::{Overview, OverviewRow, OverviewScenario};
-pub use register::{Register, RegisterError};
+pub use register::{ArenaPage, Register, RegisterError};

@@ -1,16 +1,16 @@
 //! The data that a report is made from.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spindle_experiment::Limit;
 use spindle_experiment::claims::Outcome;
 use spindle_experiment::flow_trace::FlowTrace;
 use spindle_experiment::identity::RunIdentity;
 
+use super::arena::Arena;
 use super::format::Quantity;
-use super::overview::Overview;
 
 /// A measured value with its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
@@ -185,7 +185,7 @@ pub struct FigureReport {
     /// An introduction for the first page, one paragraph per line.
     pub introduction: String,
     /// A table over all figures, if each of them is a scenario of a joint table.
-    pub overview: Option<Overview>,
+    pub arena: Option<Arena>,
     /// The figures, in the paper's order. All must have the same version.
     pub figures: Vec<Figure>,
 }

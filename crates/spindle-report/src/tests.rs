@@ -296,21 +296,21 @@ fn hostile_names_are_escaped() {
         verdict: Verdict::NotCheckable,
         why: HOSTILE.into(),
     });
-    let row = OverviewRow {
+    let row = ArenaRow {
         transport: HOSTILE.into(),
         p99_us: Some(Estimate::new(2.0, 1.0, f64::NAN)),
-        ..OverviewRow::default()
+        ..ArenaRow::default()
     };
-    let scenario = OverviewScenario {
+    let network = ArenaNetwork {
         id: HOSTILE.into(),
         title: HOSTILE.into(),
         transports: vec![row],
-        ..OverviewScenario::default()
+        ..ArenaNetwork::default()
     };
     FigureReport {
         title: HOSTILE.into(),
-        overview: Some(Overview {
-            scenarios: vec![scenario],
+        arena: Some(Arena {
+            networks: vec![network],
         }),
         figures: vec![f],
         ..FigureReport::default()

@@ -132,7 +132,7 @@ pub(crate) struct Run {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Reproduce {
-    /// Experiments by their ids; `overview`: all transports in one table
+    /// Experiments by their ids; `arena`: all transports in all networks, in one table
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// All experiments of a paper
@@ -198,6 +198,10 @@ pub(crate) struct Register {
     /// Write a page, in Markdown, with the paper's and the measured value of each claim
     #[arg(long, value_name = "FILE")]
     pub(crate) values: Option<PathBuf>,
+    /// Write a page, in Markdown, with the transports of each network of the arena and their price. Files of
+    /// `reproduce arena --vary other-seeds` show whether the order depends on the seeds
+    #[arg(long, value_name = "FILE")]
+    pub(crate) arena: Option<PathBuf>,
     /// Write a site that filters and sorts the claims. Its rows lead to the figures that `reproduce --all --out` wrote to
     /// the same directory
     #[arg(long, value_name = "DIR")]

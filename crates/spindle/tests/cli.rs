@@ -89,8 +89,8 @@ fn unknown_names_are_refused_with_a_suggestion() {
             &["did you mean \"fuso\"?"],
         ),
         (
-            &["reproduce", "overviw", "--list"],
-            &["did you mean \"overview\"?"],
+            &["reproduce", "areena", "--list"],
+            &["did you mean \"arena\"?"],
         ),
         (
             &["reproduce", "fuso-fig3"],
@@ -116,8 +116,8 @@ fn beginnings_of_names_are_refused_with_the_name_that_they_begin() {
         ),
         (&["explain", "tcp@free"], &["did you mean \"freeway\"?"]),
         (
-            &["reproduce", "overview-c", "--list"],
-            &["did you mean \"overview-congestion\"?"],
+            &["reproduce", "arena-inca", "--list"],
+            &["did you mean \"arena-incast\"?"],
         ),
     ]);
 }
@@ -400,16 +400,16 @@ fn explain_and_list_show_transports_and_experiments() {
     for id in ["fuso-fig2", "fuso-fig4ab", "fuso-fig8"] {
         assert!(list.lines().any(|l| l.starts_with(id)), "{id}: {list}");
     }
-    let overview = spindle(&["reproduce", "overview", "--quick", "--list"], dir.path());
-    let overview = text(&overview.stdout);
-    let ids = overview.lines().filter_map(|l| l.split(' ').next());
-    let scenarios = ["overview-loss", "overview-congestion", "overview-mix"];
-    assert_eq!(ids.collect::<Vec<_>>(), scenarios, "{overview}");
+    let arena = spindle(&["reproduce", "arena", "--quick", "--list"], dir.path());
+    let arena = text(&arena.stdout);
+    let ids = arena.lines().filter_map(|l| l.split(' ').next());
+    assert!(ids.clone().count() >= 13, "{arena}");
+    assert!(ids.clone().all(|id| id.starts_with("arena-")), "{arena}");
     let of_paper = spindle(
-        &["reproduce", "--paper", "overview", "--full", "--list"],
+        &["reproduce", "--paper", "arena", "--full", "--list"],
         dir.path(),
     );
-    assert_eq!(text(&of_paper.stdout), overview);
+    assert_eq!(text(&of_paper.stdout), arena);
     let help = spindle(&["--help"], dir.path());
     assert_eq!(help.status.code(), Some(0));
 }

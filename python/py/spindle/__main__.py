@@ -145,9 +145,9 @@ def _reproduce(options: argparse.Namespace) -> int:
         ):
             if not gathered.add(results):
                 _say(options, str(results))
-    overview = gathered.overview()
-    if overview is not None:
-        _say(options, overview.rstrip("\n"))
+    arena = gathered.arena()
+    if arena is not None:
+        _say(options, arena.rstrip("\n"))
     _write(options, gathered.to_json(options.scale))
     return _code(gathered.all_well)
 

@@ -323,7 +323,7 @@ def experiments(paper: str | None = None) -> list[str]:
     Parameters
     ----------
     paper : str, optional
-        Only those of this paper: ``fuso``, ``cofuso``, ``mmptcp``, ``caps``; ``overview`` for those
+        Only those of this paper: ``fuso``, ``cofuso``, ``mmptcp``, ``caps``; ``arena`` for those
         that stand in one table.
     """
     return [id for id, of in _native.experiments() if paper is None or of == paper]

@@ -145,9 +145,9 @@ class Reproduction:
         """The JSON of ``spindle reproduce --json`` at that scale."""
         return self._native.to_json(scale)
 
-    def overview(self) -> str | None:
+    def arena(self) -> str | None:
         """The joint table as the command line prints it, if there is one."""
-        return self._native.overview_text()
+        return self._native.arena_text()
 
 
 def reproduce(

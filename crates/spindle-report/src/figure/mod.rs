@@ -93,8 +93,8 @@ impl FigureReport {
                     p { "Run at the scale " b { (scale) } "; each figure's parameters are on its page." }
                 }
             }
-            @if let Some(overview) = &self.overview {
-                (overview.table(page, |id| format!("{}.html", file_stem(id))))
+            @if let Some(arena) = &self.arena {
+                (arena.table(page, |id| format!("{}.html", file_stem(id))))
             }
             main {
                 @if let [f] = self.figures.as_slice() { (section(page, f)) } @else {

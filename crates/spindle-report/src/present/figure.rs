@@ -13,7 +13,7 @@ use spindle_experiment::{Experiment, TransportName};
 use super::plots::{Value, plots};
 use super::{Provenance, cdf, estimate, identity, oracle, runs, settings, title};
 use crate::format::Quantity;
-use crate::{AxisSpec, Estimate, Figure, FigureReport, LinePlot, Overview, ReportError};
+use crate::{Arena, AxisSpec, Estimate, Figure, FigureReport, LinePlot, ReportError};
 
 /// The results of an experiment.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +199,7 @@ fn quantity(metric: Metric) -> Quantity {
 pub fn figures(
     paper: Option<&Paper>,
     figures: Vec<Figure>,
-    overview: Option<Overview>,
+    arena: Option<Arena>,
     directory: &Path,
 ) -> Result<PathBuf, ReportError> {
     let rules = "Every claim is checked on paired runs (same seeds) at 95%: it holds or fails if the \
@@ -214,7 +214,7 @@ pub fn figures(
             ),
             None => rules.to_owned(),
         },
-        overview,
+        arena,
         figures,
     };
     report.write(directory)

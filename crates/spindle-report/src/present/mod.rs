@@ -1,15 +1,15 @@
 //! Turns results into the plain data of reports.
 
+mod arena;
 mod cdf;
 mod figure;
 mod oracle;
-mod overview;
 mod plots;
 mod reproduction;
 mod runs;
 
+pub use arena::{arena_table, networks};
 pub use figure::{Results, figure, figures};
-pub use overview::{overview_table, scenario};
 pub use reproduction::Reproduction;
 
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use spindle_experiment::results::Verdicts;
 
-use crate::Overview;
+use crate::Arena;
 
 /// The JSON of `reproduce`.
 #[derive(Clone, Debug, Serialize)]
@@ -18,7 +18,7 @@ pub struct Reproduction {
     pub variation: Option<String>,
     /// The experiments.
     pub experiments: Vec<Verdicts>,
-    /// The table over the experiments that are scenarios of one joint table, if there are any.
+    /// The results of the arena's networks, if any were run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub overview: Option<Overview>,
+    pub arena: Option<Arena>,
 }

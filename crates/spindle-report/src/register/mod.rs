@@ -1,10 +1,13 @@
 //! The register of claims: the verdicts of one or more reproductions side by side, with a column for each reading. It
 //! can be written as a page of [Markdown](Register::markdown) or as a [site](Register::write_site).
 
+mod arena;
 mod markdown;
 mod robustness;
 mod site;
 mod values;
+
+pub use arena::ArenaPage;
 
 use std::path::{Path, PathBuf};
 
@@ -71,6 +74,14 @@ pub enum RegisterError {
         path: PathBuf,
         /// The mistake.
         source: UnknownName,
+    },
+    /// A file has no results of the arena that can be read.
+    #[error("{}: {problem}, want a file of reproduce arena --json", path.display())]
+    Arena {
+        /// The file.
+        path: PathBuf,
+        /// The mistake.
+        problem: String,
     },
     /// An experiment of the library cannot be read.
     #[error(transparent)]

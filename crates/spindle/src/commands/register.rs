@@ -4,13 +4,22 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use spindle_experiment::registry::Registry;
-use spindle_report::Register;
+use spindle_report::{ArenaPage, Register};
 
 use super::print;
 use crate::args::Register as Args;
 use crate::failure::Failure;
 
 pub(crate) fn register(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
+    if let Some(path) = &args.arena {
+        let page = ArenaPage::read(&args.files)?;
+        write(Some(path), || page.markdown())?;
+    }
+    let pages = [&args.out, &args.robustness, &args.values, &args.site];
+    let none = pages.iter().all(|path| path.is_none());
+    if none && args.arena.is_some() {
+        return Ok(ExitCode::SUCCESS);
+    }
     let register = Register::read(&args.files)?;
     write(args.out.as_deref(), || register.markdown())?;
     write(args.robustness.as_deref(), || register.robustness())?;
@@ -19,8 +28,7 @@ pub(crate) fn register(registry: &Registry, args: &Args) -> Result<ExitCode, Fai
         let index = register.write_site(registry, directory)?;
         print(&format!("register: {}\n", index.display()));
     }
-    let pages = [&args.out, &args.robustness, &args.values, &args.site];
-    if pages.iter().all(|path| path.is_none()) {
+    if none {
         print(&register.markdown());
     }
     Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ use spindle_experiment::{Experiment, Overrides, Scale, TransportName, results};
 use spindle_lab::story;
 use spindle_lab::sweep::{self, Options, Shared};
 use spindle_report::present::{self, Provenance, Reproduction, Results};
-use spindle_report::{Figure, Overview, Register};
+use spindle_report::{Arena, Figure, Register};
 
 use super::compare::exit;
 use super::lock::LockStep;
@@ -33,7 +33,7 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         .iter()
         .filter_map(|b| b.paper)
         .collect::<BTreeSet<_>>();
-    let mut overview = Overview::default();
+    let mut arena = Arena::default();
     let mut code = ExitCode::SUCCESS;
     let reading = reading(args, &papers)?;
     announce(args);
@@ -51,8 +51,9 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         let paper = built_in.paper.unwrap_or_default();
         let joint = library::paper(paper).is_some_and(|p| p.joint);
         if joint {
-            let scenario = present::scenario(registry, &experiment, &result);
-            overview.scenarios.push(scenario);
+            arena
+                .networks
+                .extend(present::networks(&experiment, &result));
         } else if !quiet {
             print(&results::table(&results::comparison(&experiment, &result)));
             print(&format!("{}\n", results::verdict_table(&verdicts)));
@@ -74,16 +75,16 @@ pub(crate) fn reproduce(registry: &Registry, args: &Reproduce) -> Result<ExitCod
         }
         experiments.push(verdicts);
     }
-    let overview = (!overview.scenarios.is_empty()).then_some(overview);
-    if let Some(overview) = overview.as_ref().filter(|_| !quiet) {
-        print(&present::overview_table(overview));
+    let arena = (!arena.networks.is_empty()).then_some(arena);
+    if let Some(arena) = arena.as_ref().filter(|_| !quiet) {
+        print(&present::arena_table(arena));
     }
     let reproduction = Reproduction {
         scale: scale(args).name().to_owned(),
         reading: args.reading.clone(),
         variation: args.vary.map(|v| v.name().to_owned()),
         experiments,
-        overview,
+        arena,
     };
     if let Some(dir) = &args.out {
         let written = write_site(registry, pages, &reproduction, dir)?;
@@ -106,7 +107,7 @@ fn write_site(
     dir: &Path,
 ) -> Result<Vec<PathBuf>, Failure> {
     let several = pages.len() > 1;
-    let mut written = write_pages(pages, of.overview.as_ref(), dir)?;
+    let mut written = write_pages(pages, of.arena.as_ref(), dir)?;
     if several {
         let register = Register::of(of.reading.as_deref(), &of.scale, &of.experiments);
         written.push(register.write_site(registry, dir)?);
@@ -117,26 +118,26 @@ fn write_site(
 /// Writes the pages of all papers, each in its own directory if there are several.
 fn write_pages(
     pages: Vec<(&str, Vec<Figure>)>,
-    overview: Option<&Overview>,
+    arena: Option<&Arena>,
     dir: &Path,
 ) -> Result<Vec<PathBuf>, Failure> {
     let apart = pages.len() > 1;
     let each = pages.into_iter().map(|(paper, figures)| {
         let own = dir.join(paper);
-        write_page(paper, figures, overview, if apart { &own } else { dir })
+        write_page(paper, figures, arena, if apart { &own } else { dir })
     });
     each.collect()
 }
 
-/// Writes the page of a paper. If the paper stands for scenarios, the page has the table over its experiments.
+/// Writes the page of a paper. The page of the arena has the table over its networks.
 fn write_page(
     paper: &str,
     figures: Vec<Figure>,
-    overview: Option<&Overview>,
+    arena: Option<&Arena>,
     dir: &Path,
 ) -> Result<PathBuf, Failure> {
     let paper = library::paper(paper);
-    let table = overview.filter(|_| paper.is_some_and(|p| p.joint)).cloned();
+    let table = arena.filter(|_| paper.is_some_and(|p| p.joint)).cloned();
     present::figures(paper, figures, table, dir).map_err(|e| Failure::Other(e.to_string()))
 }
 

@@ -1,72 +1,92 @@
-//! Builds the joint table of experiments that are its scenarios.
+//! Builds the arena's table from results.
 
 use std::fmt::Write as _;
 
 use spindle_experiment::Experiment;
 use spindle_experiment::metrics::{Metric, TooFewFlows, show_us, show_us_interval};
-use spindle_experiment::registry::Registry;
 use spindle_experiment::results::{SweepResult, pools};
 use spindle_experiment::stats::Pool;
 
-use super::oracle::{oracle_of, ratio};
+use super::oracle::ratio;
 use super::{estimate, title};
 use crate::format::Quantity;
-use crate::{Estimate, Overview, OverviewRow, OverviewScenario};
+use crate::{Arena, ArenaNetwork, ArenaRow, Estimate};
 
-/// What an experiment contributes to the table: the results at its first point.
-pub fn scenario(
-    registry: &Registry,
-    experiment: &Experiment,
-    result: &SweepResult,
-) -> OverviewScenario {
-    let oracle = oracle_of(registry, experiment).map(ToString::to_string);
-    let pools = pools(result).into_iter().next().unwrap_or_default();
-    let best = pools.iter().find(|(name, _)| Some(name) == oracle.as_ref());
-    let row = |(name, pool): &(String, Pool)| {
-        let estimate = |metric| estimate(pool, metric);
-        let is_best = Some(name) == oracle.as_ref();
-        OverviewRow {
-            transport: name.clone(),
-            flows: pool.fct_us().count() as u64,
-            mean_us: estimate(Metric::FctMean),
-            p90_us: estimate(P90),
-            p99_us: estimate(Metric::FctPercentile(0.99)),
-            p999_us: estimate(Metric::FctPercentile(0.999)),
-            long_bps: estimate(Metric::GoodputBackground),
-            extra_load: estimate(Metric::ExtraLoad),
-            p90_over_oracle: best
-                .filter(|_| !is_best)
-                .and_then(|(_, best)| ratio(pool, best, P90)),
+/// What an experiment contributes to the arena: a network for each point of its sweep.
+pub fn networks(experiment: &Experiment, result: &SweepResult) -> Vec<ArenaNetwork> {
+    let points = experiment.points.iter().zip(pools(result));
+    let network = |(point, pools): (&spindle_experiment::Point, Vec<(String, Pool)>)| {
+        let set: Vec<String> = point.set.iter().map(|(a, v)| format!("{a} {v}")).collect();
+        let tail = tail(&pools);
+        ArenaNetwork {
+            id: experiment.id.clone(),
+            title: title(experiment),
+            set: set.join(", "),
+            seeds: (experiment.seed, experiment.seeds),
+            tail_is_p99: tail == P99,
+            transports: rows(&pools, tail),
+            notes: experiment.notes.clone(),
         }
     };
-    OverviewScenario {
-        id: experiment.id.clone(),
-        title: title(experiment),
-        transports: pools.iter().map(row).collect(),
-        oracle,
-        notes: experiment.notes.clone(),
+    points.map(network).collect()
+}
+
+const P90: Metric = Metric::FctPercentile(0.9);
+const P99: Metric = Metric::FctPercentile(0.99);
+
+/// The percentile by which transports are ranked: p99 if all have enough flows for it, otherwise p90.
+fn tail(pools: &[(String, Pool)]) -> Metric {
+    match pools.iter().all(|(_, pool)| pool.check_flows(P99).is_ok()) {
+        true => P99,
+        false => P90,
     }
 }
 
-/// The metric from which the distance from the oracle is computed.
-const P90: Metric = Metric::FctPercentile(0.9);
+fn rows(pools: &[(String, Pool)], tail: Metric) -> Vec<ArenaRow> {
+    let lowest = |a: &&(String, Pool), b: &&(String, Pool)| {
+        let of = |pool: &Pool| pool.value(tail).unwrap_or(f64::INFINITY);
+        of(&a.1).total_cmp(&of(&b.1))
+    };
+    let best = pools.iter().min_by(lowest);
+    let row = |(name, pool): &(String, Pool)| {
+        let estimate = |metric| estimate(pool, metric);
+        let named = |name| Metric::parse(name).and_then(estimate);
+        ArenaRow {
+            transport: name.clone(),
+            flows: pool.completed(),
+            mean_us: estimate(Metric::FctMean),
+            p90_us: estimate(P90),
+            p99_us: estimate(P99),
+            over_best: match best {
+                Some((best, _)) if best == name => Some(Estimate::exact(1.0)),
+                Some((_, best)) => ratio(pool, best, tail),
+                None => None,
+            },
+            extra_load: estimate(Metric::ExtraLoad),
+            long_bps: estimate(Metric::GoodputBackground),
+            bystanders_us: named("bystanders.fct.p90"),
+            queueing_us: named("queueing.short"),
+        }
+    };
+    pools.iter().map(row).collect()
+}
 
-/// Widths of the columns of [`OverviewRow::COLUMNS`]: the lengths of their longest intervals.
-const WIDTHS: [usize; 7] = [16, 16, 16, 16, 19, 13, 13];
+/// Widths of the columns of [`ArenaRow::COLUMNS`]: the lengths of their longest intervals.
+const WIDTHS: [usize; 8] = [16, 16, 16, 13, 13, 19, 16, 16];
 
 /// Formats the table for people. The 95 % interval stands below each value.
-pub fn overview_table(overview: &Overview) -> String {
-    let rows = overview.scenarios.iter().flat_map(|s| &s.transports);
+pub fn arena_table(arena: &Arena) -> String {
+    let rows = arena.networks.iter().flat_map(|n| &n.transports);
     let names = rows.map(|t| t.transport.len()).max().unwrap_or(0).max(9);
-    let mut text = "All transports; below each value its 95% interval\n".to_owned();
+    let mut text = "All networks; below each value its 95% interval\n".to_owned();
     let _ = write!(text, "{:names$}  {:>7}", "transport", "flows");
-    for ((name, _), width) in OverviewRow::COLUMNS.iter().zip(WIDTHS) {
+    for ((name, _), width) in ArenaRow::COLUMNS.iter().zip(WIDTHS) {
         let _ = write!(text, " {name:>width$}");
     }
     text.push('\n');
-    for s in &overview.scenarios {
-        let _ = writeln!(text, "\n{}: {}", s.id, s.title);
-        for row in &s.transports {
+    for n in &arena.networks {
+        let _ = writeln!(text, "\n{}: {}", n.id, n.heading());
+        for row in &n.transports {
             rows_of(&mut text, row, names);
         }
     }
@@ -74,12 +94,12 @@ pub fn overview_table(overview: &Overview) -> String {
     text
 }
 
-fn rows_of(text: &mut String, row: &OverviewRow, names: usize) {
+fn rows_of(text: &mut String, row: &ArenaRow, names: usize) {
     let mut lines = [
         format!("{:names$}  {:>7}", row.transport, row.flows),
         format!("{:names$}  {:>7}", "", ""),
     ];
-    let columns = OverviewRow::COLUMNS.iter().zip(WIDTHS);
+    let columns = ArenaRow::COLUMNS.iter().zip(WIDTHS);
     for (((name, quantity), width), cell) in columns.zip(row.cells()) {
         let none = match row.too_few(name) {
             Some(_) => TooFewFlows::SHOWN,
@@ -120,6 +140,7 @@ mod tests {
     use spindle_experiment::Overrides;
     use spindle_experiment::library;
     use spindle_experiment::metrics::{BackgroundFlows, RunResult};
+    use spindle_experiment::registry::Registry;
     use spindle_experiment::results::TransportRuns;
 
     /// Two runs of two short flows each, plus a long flow. `ms` is the time of the slower short flow, in
@@ -142,13 +163,13 @@ mod tests {
         ms.map(run).to_vec()
     }
 
-    fn shown(transports: &str, of_each: &[([u64; 2], u64)]) -> (OverviewScenario, String) {
+    fn shown(transports: &str, of_each: &[([u64; 2], u64)]) -> Arena {
         let registry = Registry::standard();
         let overrides = Overrides {
             transports: Some(transports.to_owned()),
             ..Overrides::default()
         };
-        let file = library::find("overview-loss").unwrap();
+        let file = library::find("arena-lossy-fat-tree").unwrap();
         let e = file.read(&registry, &overrides).unwrap();
         let of_point = e.transports.iter().zip(of_each);
         let of_point =
@@ -160,46 +181,42 @@ mod tests {
             configurations: vec![String::new()],
             given_up: 0.0,
         };
-        let scenario = scenario(&registry, &e, &result);
-        let overview = Overview {
-            scenarios: vec![scenario.clone()],
-        };
-        (scenario, overview_table(&overview))
+        Arena {
+            networks: networks(&e, &result),
+        }
     }
 
     #[test]
-    fn each_transport_is_listed_with_its_distance_from_the_oracle() {
-        let each = [([6, 8], 0), ([2, 4], 250), ([2, 2], 0)];
-        let (scenario, text) = shown("tcp,fuso,oracle", &each);
-        assert_eq!(scenario.oracle.as_deref(), Some("oracle"));
-        let far = |i: usize| scenario.transports[i].p90_over_oracle;
-        // The slowest of four flows divided by the oracle's slowest: 3 in one run and 4 in the other.
+    fn each_transport_is_listed_with_its_price_and_its_distance_from_the_best() {
+        let arena = shown("tcp,fuso,rack", &[([6, 8], 0), ([2, 4], 250), ([2, 2], 0)]);
+        let [network] = arena.networks.as_slice() else {
+            panic!("one point");
+        };
+        assert!(!network.tail_is_p99, "four flows are too few for p99");
+        let far = |i: usize| network.transports[i].over_best.unwrap();
+        // The slowest of four flows divided by the best's slowest: 3 in one run and 4 in the other.
         let covers = |i: usize, value: f64, one_run: f64| {
-            let found = far(i).unwrap();
-            let (low, high) = found.ci95.unwrap();
-            assert_eq!(found.value, value);
+            let (low, high) = far(i).ci95.unwrap();
+            assert_eq!(far(i).value, value);
             assert!(low <= one_run && high >= value, "{low} to {high}");
-            format!("{low:.2}-{high:.2}")
         };
         covers(0, 4.0, 3.0);
-        let of_fuso = covers(1, 2.0, 1.0);
-        assert_eq!(far(2), None, "the others are compared with it");
+        covers(1, 2.0, 1.0);
+        assert_eq!(far(2), Estimate::exact(1.0));
+        let text = arena_table(&arena);
         let lines: Vec<&str> = text.lines().collect();
         let fuso = lines.iter().position(|l| l.starts_with("fuso ")).unwrap();
         for part in ["4 ", "2.000 ms", "4.000 ms", "500.0 Mbps", "25.0%", "2.00"] {
             assert!(lines[fuso].contains(part), "{part}: {text}");
         }
-        assert!(lines[fuso + 1].ends_with(&of_fuso), "{text} {of_fuso}");
-        assert!(text.contains("\noverview-loss: "), "{text}");
+        assert!(text.contains("\narena-lossy-fat-tree: "), "{text}");
     }
 
     #[test]
-    fn without_an_oracle_there_is_no_distance() {
-        let (scenario, text) = shown("tcp,fuso", &[([6, 8], 0), ([2, 4], 0)]);
-        assert_eq!(scenario.oracle, None);
-        let far = |row: &OverviewRow| row.p90_over_oracle.is_none();
-        assert!(scenario.transports.iter().all(far));
-        let tcp = text.lines().find(|l| l.starts_with("tcp ")).unwrap();
-        assert!(tcp.ends_with(" -"), "{text}");
+    fn json_of_an_arena_is_read_as_it_was_written() {
+        let arena = shown("tcp,fuso", &[([6, 8], 0), ([2, 4], 0)]);
+        let text = serde_json::to_string(&arena).unwrap();
+        let read: Arena = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, arena);
     }
 }
