@@ -86,7 +86,7 @@ pub use balance::{
 pub use error::NetworkError;
 pub use event::{EventQueue, HeapQueue, Wheel};
 pub use link::{Buffer, DropCause, Drops, LinkSpec, LinkStats};
-pub use loss::{Loss, LossProcess};
+pub use loss::{GilbertTime, Loss, LossProcess};
 pub use network::{
     Address, Builder, Cable, CableId, Direction, HostId, Link, LinkId, Network, Node, NodeId,
     NodeKind,

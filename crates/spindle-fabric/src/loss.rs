@@ -6,6 +6,11 @@ use spindle_units::Probability;
 
 use crate::NetworkError;
 
+mod timed;
+
+pub use timed::GilbertTime;
+use timed::TimedGilbert;
+
 /// The description of a loss process. Build it with [`Loss`]'s constructors, which check it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -22,6 +27,8 @@ pub enum LossProcess {
         /// Mean number of consecutive lost packets, at least 1.
         mean_burst: f64,
     },
+    /// A chain of two states that changes with time. It does not depend on the packets.
+    GilbertTime(GilbertTime),
     /// Loses exactly the packets with these numbers, in ascending order. Packets are counted from 1 in the
     /// order in which they cross the link.
     Scripted(Vec<u64>),
@@ -82,6 +89,15 @@ impl Loss {
             return Err(NetworkError::parameter(what, "rate", rate, remedy));
         }
         Ok(Self::of(LossProcess::GilbertElliott { rate, mean_burst }))
+    }
+
+    /// Loss with two states that last in time.
+    ///
+    /// # Errors
+    /// If a state's mean time is below [`GilbertTime::LEAST_MEAN`].
+    pub fn gilbert_time(chain: GilbertTime) -> Result<Self, NetworkError> {
+        chain.check()?;
+        Ok(Self::of(LossProcess::GilbertTime(chain)))
     }
 
     /// Loss of exactly the packets with these numbers, counted from 1 in the order in which they cross the
@@ -149,6 +165,7 @@ enum Kind {
         leave: Threshold,
         bad: bool,
     },
+    GilbertTime(Box<TimedGilbert>),
     Scripted {
         numbers: Vec<u64>,
         next: usize,
@@ -188,6 +205,9 @@ impl LossState {
                     bad: Threshold::new(rate.get()).hit(&mut rng),
                 }
             }
+            LossProcess::GilbertTime(ref chain) => {
+                Kind::GilbertTime(Box::new(TimedGilbert::new(chain, rng.clone())))
+            }
             LossProcess::Scripted(ref numbers) => Kind::Scripted {
                 numbers: numbers.clone(),
                 next: 0,
@@ -202,8 +222,9 @@ impl LossState {
         })
     }
 
-    /// Whether the packet that now crosses the link is lost.
-    pub(crate) fn loses(&mut self, is_data: bool) -> bool {
+    /// Whether the packet that crosses the link at `now` (nanoseconds) is lost. Must be called with ascending
+    /// times.
+    pub(crate) fn loses(&mut self, now: u64, is_data: bool) -> bool {
         if self.data_only && !is_data {
             return false;
         }
@@ -215,6 +236,7 @@ impl LossState {
                 *bad ^= change.hit(&mut self.rng);
                 lost
             }
+            Kind::GilbertTime(chain) => chain.loses(now),
             Kind::Scripted {
                 numbers,
                 next,
@@ -241,7 +263,7 @@ mod tests {
 
     fn run(loss: &Loss, packets: usize) -> Vec<bool> {
         let mut state = LossState::new(loss, stream(7, Purpose::Loss, 3)).unwrap();
-        (0..packets).map(|_| state.loses(true)).collect()
+        (0..packets).map(|_| state.loses(0, true)).collect()
     }
 
     fn rate(lost: &[bool]) -> f64 {
@@ -294,12 +316,12 @@ mod tests {
     fn data_only_loss_neither_loses_nor_counts_other_packets() {
         let loss = Loss::nth([2]).unwrap().data_only();
         let mut state = LossState::new(&loss, stream(1, Purpose::Loss, 0)).unwrap();
-        let lost = [true, false, false, true, false].map(|is_data| state.loses(is_data));
+        let lost = [true, false, false, true, false].map(|is_data| state.loses(0, is_data));
         assert_eq!(lost, [false, false, false, true, false]);
 
         let mut hole =
             LossState::new(&Loss::black_hole().data_only(), stream(1, Purpose::Loss, 0)).unwrap();
-        assert!(hole.loses(true));
-        assert!(!hole.loses(false));
+        assert!(hole.loses(0, true));
+        assert!(!hole.loses(0, false));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spindle_fabric::{LinkId, Loss as LinkLoss, Network, NetworkError};
 use spindle_units::{Duration, Instant};
 
-use super::{LossModel, LossPlace, ReadLossModel, Result};
+use super::{LossModel, LossPlace, ReadLossModel, Result, outages};
 use crate::catalog::Catalog;
 use crate::document::Section;
 
@@ -31,8 +31,8 @@ impl LossModel for BlackHole {
         _: bool,
     ) -> std::result::Result<(), NetworkError> {
         let at = |d: Duration| Instant::ZERO + d;
-        let script = vec![(at(self.from), false), (at(self.until), true)];
-        network.configure(links, |spec| spec.up_down.clone_from(&script))
+        let time = (at(self.from), at(self.until));
+        network.configure(links, |spec| outages::add(spec, [time]))
     }
 }
 

@@ -6,8 +6,10 @@
 mod bernoulli;
 mod black_hole;
 mod gilbert;
+mod gilbert_time;
 mod lossy_links;
 mod numbered;
+mod outages;
 mod place;
 mod response;
 
@@ -111,7 +113,9 @@ pub fn built_in() -> Catalog<ReadLossModel> {
     for register in [
         bernoulli::register,
         gilbert::register,
+        gilbert_time::register,
         black_hole::register,
+        outages::register,
         numbered::register,
         lossy_links::register,
         response::register,

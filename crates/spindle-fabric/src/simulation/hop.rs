@@ -131,7 +131,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     #[inline(never)] // most links lose nothing
     fn is_lost(&mut self, link: u32, meta: &Meta) -> bool {
         let loss = &mut self.sides[link as usize].loss;
-        let loses = loss.as_mut().is_some_and(|l| l.loses(meta.is_data()));
+        let loses = loss
+            .as_mut()
+            .is_some_and(|l| l.loses(self.now, meta.is_data()));
         if loses && !meta.is_exempt() {
             return true;
         }
