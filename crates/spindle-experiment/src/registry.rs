@@ -659,6 +659,7 @@ mod tests {
             "caps",
             "caps-dark",
             "flowlet",
+            "drill",
             "mine",
             "ecmp-pq",
             "rps-pq",
@@ -667,6 +668,7 @@ mod tests {
             "caps-pq",
             "caps-dark-pq",
             "flowlet-pq",
+            "drill-pq",
             "mine-pq",
         ];
         assert_eq!(r.balancer_names(), expected);

@@ -335,4 +335,8 @@ pub(super) const BALANCERS: &[(&str, &str)] = &[
         "flowlet",
         "a flow that pauses for 500 us takes a new random path",
     ),
+    (
+        "drill",
+        "the shortest queue of two random paths and the last packet's best",
+    ),
 ];

@@ -1,6 +1,7 @@
 //! Balancers: how a switch chooses among several next hops.
 
 mod caps;
+mod drill;
 mod ecmp;
 mod flowlet;
 mod flows;
@@ -9,7 +10,7 @@ mod presto;
 mod spray;
 
 /// The balancers that come with Spindle. A new one needs a line here and its `mod` line above.
-const BUILT_IN: [NamedBalancing; 7] = [
+const BUILT_IN: [NamedBalancing; 8] = [
     ecmp::BUILT_IN,
     spray::BUILT_IN,
     presto::BUILT_IN,
@@ -17,6 +18,7 @@ const BUILT_IN: [NamedBalancing; 7] = [
     caps::BUILT_IN,
     caps::BUILT_IN_DARK,
     flowlet::BUILT_IN,
+    drill::BUILT_IN,
 ];
 
 use std::fmt;
@@ -30,6 +32,7 @@ use crate::random::{Purpose, derive, stream};
 use crate::{Class, LinkId, NodeId};
 
 pub use caps::{Caps, CapsSettings, Classes};
+pub use drill::{Drill, DrillSettings};
 pub use ecmp::Ecmp;
 pub use flowlet::{Flowlet, FlowletSettings};
 pub(crate) use flows::Flows;
@@ -185,6 +188,8 @@ pub enum Balancing {
     Caps(CapsSettings),
     /// [`Flowlet`].
     Flowlet(FlowletSettings),
+    /// [`Drill`].
+    Drill(DrillSettings),
     /// A balancer from another crate.
     Custom {
         /// Its name with all of its settings.
@@ -203,6 +208,7 @@ impl fmt::Debug for Balancing {
             Self::Freeway(settings) => settings.fmt(f),
             Self::Caps(settings) => settings.fmt(f),
             Self::Flowlet(settings) => settings.fmt(f),
+            Self::Drill(settings) => settings.fmt(f),
             Self::Custom { text, .. } => f.write_str(text),
         }
     }
@@ -229,6 +235,7 @@ impl Balancing {
             Self::Freeway(settings) => Chooser::boxed(Freeway::new(info, settings)),
             Self::Caps(settings) => Chooser::boxed(Caps::new(info, settings)),
             Self::Flowlet(settings) => Chooser::boxed(Flowlet::new(info, settings)),
+            Self::Drill(settings) => Chooser::boxed(Drill::new(info, settings)),
             Self::Custom { make, .. } => Chooser::Custom(make(info)),
         }
     }
