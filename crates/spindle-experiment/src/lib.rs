@@ -55,6 +55,7 @@ pub mod hosts;
 pub mod identity;
 pub mod informed;
 pub mod library;
+pub mod link_properties;
 pub mod loss_models;
 pub mod metrics;
 pub mod network;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use spindle_fabric::{Network, NetworkError, NodeId};
 
+use crate::link_properties;
 pub use crate::loss_models::{candidates, links};
 use crate::scenario::{Loss, Scenario};
 
@@ -22,9 +23,7 @@ pub fn network_in_real_time(scenario: &Scenario) -> Result<Network, NetworkError
 /// An impossible dimension, or a change of a link or a loss on a link that does not exist.
 pub fn network(scenario: &Scenario) -> Result<Network, NetworkError> {
     let mut network = scenario.topology.build()?;
-    for change in &scenario.links {
-        change.apply(&mut network)?;
-    }
+    link_properties::apply(&mut network, &scenario.links)?;
     apply_losses(&mut network, &scenario.loss)?;
     Ok(network)
 }

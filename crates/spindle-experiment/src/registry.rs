@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, want_one_of};
 use crate::claims::{self, Keys, ReadTest, Test};
 use crate::document::{ExperimentError, Section};
 use crate::identity::{VERSION, build_version};
+use crate::link_properties::{self, LinkProperty, ReadLinkProperty};
 use crate::loss_models::{self, LossModel, LossPlace, ReadLossModel};
 use crate::metrics::{self, MetricSpec};
 use crate::topologies::{self, CustomKind, TopologyKind};
@@ -123,6 +124,7 @@ pub struct Registry {
     topologies: Catalog<dyn TopologyKind>,
     claim_tests: Catalog<ReadTest>,
     loss_models: Catalog<ReadLossModel>,
+    link_properties: Catalog<ReadLinkProperty>,
     traffic_kinds: Catalog<dyn TrafficKind>,
     metrics: Catalog<&'static MetricSpec>,
     workloads: Catalog<Sizes>,
@@ -152,6 +154,7 @@ impl std::fmt::Debug for Registry {
             .field("topologies", &self.topologies)
             .field("claim_tests", &self.claim_tests)
             .field("loss_models", &self.loss_models)
+            .field("link_properties", &self.link_properties)
             .field("traffic_kinds", &self.traffic_kinds)
             .field("metrics", &self.metrics)
             .field("workloads", &self.workloads)
@@ -170,6 +173,7 @@ impl Registry {
             topologies: topologies::built_in(),
             claim_tests: claims::built_in(),
             loss_models: loss_models::built_in(),
+            link_properties: link_properties::built_in(),
             traffic_kinds: traffic::built_in(),
             metrics: metrics::built_in(),
             workloads: workload::built_in(),
@@ -414,6 +418,23 @@ impl Registry {
         self
     }
 
+    /// Adds a property of links, a key of `[links]`. Replaces the one with that key, if any. `summary` describes it
+    /// in one line, and `read` reads the key `name`, which may be missing.
+    #[must_use]
+    pub fn link_property(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        read: impl Fn(&Section<'_>) -> Result<Option<Arc<dyn LinkProperty>>, ExperimentError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.extended = true;
+        self.link_properties.add(name, summary, Arc::new(read));
+        self
+    }
+
     /// Adds a metric: a ratio of two sums over runs. Replaces the one with that name, if any.
     #[must_use]
     pub fn metric(mut self, spec: &'static MetricSpec) -> Self {
@@ -586,6 +607,11 @@ impl Registry {
     /// All loss models.
     pub fn loss_models(&self) -> &Catalog<ReadLossModel> {
         &self.loss_models
+    }
+
+    /// All properties of links.
+    pub fn link_properties(&self) -> &Catalog<ReadLinkProperty> {
+        &self.link_properties
     }
 
     /// All kinds of traffic.

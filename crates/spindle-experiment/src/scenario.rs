@@ -9,9 +9,10 @@ use spindle_units::Duration;
 
 use crate::bystanders::{BYSTANDERS, Bystanders};
 pub use crate::formula::Formula;
+pub use crate::link_properties::{LinkProperties, LinkProperty};
 pub use crate::loss_models::{Direction, Loss, LossModel, ResponseLoss};
 use crate::rng::Streams;
-pub use crate::topologies::{Buffer, LinkChange, LinkSettings, NamedTopology, Topology};
+pub use crate::topologies::{Buffer, LinkSettings, NamedTopology, Topology};
 pub use crate::traffic::{
     Arrivals, Ask, Background, BurstTimes, Connections, Draw, FirstPath, Incast, LongFlows,
     Matching, Mix, NoTraffic, Observe, Pairing, Pairs, Requests, Starts, Traffic, TrafficMatrix,
@@ -20,12 +21,12 @@ pub use crate::traffic::{
 use crate::traffic::{Plan, PlanError, PlanRequest};
 
 /// Everything about a run except the transport and the seed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Scenario {
     /// The network.
     pub topology: NamedTopology,
-    /// Links whose settings differ from the topology's.
-    pub links: Vec<LinkChange>,
+    /// Properties of some of its links.
+    pub links: Vec<LinkProperties>,
     /// The processes that lose packets in it.
     pub loss: Vec<Loss>,
     /// Switches with shorter queues, if any.
@@ -38,6 +39,26 @@ pub struct Scenario {
     pub host: HostSettings,
     /// Name of the balancer that every switch uses.
     pub balancer: String,
+}
+
+/// The text without properties of links and bystanders is that of the scenario's first version, so that points keep their hashes.
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Scenario");
+        text.field("topology", &self.topology)
+            .field("loss", &self.loss)
+            .field("hotspots", &self.hotspots)
+            .field("traffic", &self.traffic)
+            .field("host", &self.host)
+            .field("balancer", &self.balancer);
+        if !self.links.is_empty() {
+            text.field("links", &self.links);
+        }
+        if let Some(bystanders) = &self.bystanders {
+            text.field("bystanders", bystanders);
+        }
+        text.finish()
+    }
 }
 
 impl Scenario {

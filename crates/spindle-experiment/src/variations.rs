@@ -121,8 +121,11 @@ fn buffers(scenario: &mut Scenario, change: fn(u64) -> u64) {
         }
     };
     scenario.topology.links.buffer = changed(scenario.topology.links.buffer);
-    for buffer in scenario.links.iter_mut().filter_map(|l| l.buffer.as_mut()) {
-        *buffer = changed(*buffer);
+    let properties = scenario.links.iter_mut().flat_map(|l| &mut l.properties);
+    for property in properties {
+        if let Some(other) = property.with_buffer(&changed) {
+            *property = other;
+        }
     }
     if let Some(hotspots) = &mut scenario.hotspots {
         hotspots.buffer = changed(hotspots.buffer);

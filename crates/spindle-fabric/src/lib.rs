@@ -69,6 +69,7 @@
 pub mod balance;
 mod error;
 mod event;
+mod late;
 mod link;
 mod loss;
 mod network;
@@ -79,12 +80,13 @@ mod simulation;
 pub mod topology;
 
 pub use balance::{
-    Balancer, BalancerMaker, Balancing, Caps, CapsSettings, Classes, Ecmp, FORGET_AFTER, Flowlet,
-    FlowletSettings, Freeway, FreewaySettings, Hop, MOST_FLOWS, Ports, Presto, PrestoSettings,
-    RandomSpray, SwitchInfo,
+    Balancer, BalancerMaker, Balancing, Caps, CapsSettings, Classes, Drill, DrillSettings, Ecmp,
+    FORGET_AFTER, Flowlet, FlowletSettings, Freeway, FreewaySettings, Hop, MOST_FLOWS, Ports,
+    Presto, PrestoSettings, RandomSpray, SwitchInfo,
 };
 pub use error::NetworkError;
 pub use event::{EventQueue, HeapQueue, Wheel};
+pub use late::{Jitter, JitterDistribution, LocalRetransmission, Reorder};
 pub use link::{Buffer, DropCause, Drops, LinkSpec, LinkStats};
 pub use loss::{GilbertTime, Loss, LossProcess};
 pub use network::{

@@ -2,6 +2,7 @@
 
 use spindle_units::{BitRate, Bytes, Duration, Instant};
 
+use crate::late::{self, Jitter, LocalRetransmission, Reorder};
 use crate::{Loss, NetworkError};
 
 /// Size of a port's drop-tail buffer.
@@ -16,7 +17,7 @@ pub enum Buffer {
     Unlimited,
 }
 
-/// A directed link: a port queue, a rate, a delay, a loss process and a script of failures.
+/// A directed link: a port queue, a rate, a delay, a loss process, late deliveries and a script of failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
     /// Sending rate, above zero.
@@ -38,6 +39,12 @@ pub struct LinkSpec {
     pub priorities: bool,
     /// The loss process, which applies to packets after they were sent.
     pub loss: Loss,
+    /// Random additional delays that keep the order of packets.
+    pub jitter: Option<Jitter>,
+    /// Packets that are held back and overtaken.
+    pub reorder: Option<Reorder>,
+    /// Retransmission of packets that the loss process loses by the switch at the start of the link.
+    pub local_retransmission: Option<LocalRetransmission>,
     /// When the link goes down (`false`) and up (`true`), by ascending instants. The link starts up. When it
     /// goes down, it loses the packets that wait, are being sent or travel on it. While it is down, it loses
     /// all packets offered to it.
@@ -55,6 +62,9 @@ impl LinkSpec {
             drop_unmarkable: false,
             priorities: false,
             loss: Loss::none(),
+            jitter: None,
+            reorder: None,
+            local_retransmission: None,
             up_down: Vec::new(),
         }
     }
@@ -73,6 +83,7 @@ impl LinkSpec {
             let remedy = "room for one packet is the least";
             return fail("buffer", "0".into(), remedy);
         }
+        late::check(self, name)?;
         if let Some(pair) = self.up_down.windows(2).find(|w| w[0].0 >= w[1].0) {
             let found = format!("{} after {}", pair[1].0, pair[0].0);
             return fail("up/down script", found, "sort it by ascending instants");
@@ -134,6 +145,8 @@ pub struct LinkStats {
     pub bytes: u64,
     /// Packets marked CE at this port.
     pub marked: u64,
+    /// Packets that were lost and then recovered by local retransmission.
+    pub recovered: u64,
     /// Dropped packets.
     pub drops: Drops,
     /// Time spent sending. It includes packets that were lost later, but not packets that are still waiting.

@@ -137,6 +137,18 @@ impl Loss {
         &self.process
     }
 
+    /// The long-run fraction of packets that are lost. `None` if the process has no such rate. Packets that are
+    /// spared because only data can be lost do not count.
+    pub fn long_run_rate(&self) -> Option<Probability> {
+        match &self.process {
+            LossProcess::None => Some(Probability::ZERO),
+            LossProcess::Bernoulli(rate) | LossProcess::GilbertElliott { rate, .. } => Some(*rate),
+            LossProcess::GilbertTime(chain) => Some(chain.long_run_rate()),
+            LossProcess::Scripted(_) => None,
+            LossProcess::BlackHole => Some(Probability::ONE),
+        }
+    }
+
     /// Whether only data packets can be lost.
     pub fn is_data_only(&self) -> bool {
         self.data_only
@@ -176,14 +188,14 @@ enum Kind {
 
 /// A threshold below which a uniformly random 64-bit number falls with a fixed probability.
 #[derive(Clone, Copy, Debug)]
-struct Threshold(u128);
+pub(crate) struct Threshold(u128);
 
 impl Threshold {
-    fn new(probability: f64) -> Self {
+    pub(crate) fn new(probability: f64) -> Self {
         Self((probability * 2f64.powi(64)) as u128)
     }
 
-    fn hit(self, rng: &mut Xoshiro256PlusPlus) -> bool {
+    pub(crate) fn hit(self, rng: &mut Xoshiro256PlusPlus) -> bool {
         u128::from(rng.next_u64()) < self.0
     }
 }

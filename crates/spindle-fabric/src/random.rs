@@ -12,6 +12,10 @@ pub enum Purpose {
     Salt,
     /// A switch's own balancer, if it is random.
     Balance,
+    /// A link's jitter.
+    Jitter,
+    /// Which packets of a link are held back.
+    Reorder,
 }
 
 /// Spreads every input bit over every output bit (full avalanche). This is the finaliser of SplitMix64 (Steele,

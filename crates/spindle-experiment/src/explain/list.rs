@@ -46,6 +46,11 @@ pub(super) fn all(registry: &Registry) -> String {
     );
     named(
         &mut text,
+        "properties of links, keys of [links]",
+        registry.link_properties(),
+    );
+    named(
+        &mut text,
         "kinds of traffic, for [traffic] kind",
         registry.traffic_kinds(),
     );

@@ -8,9 +8,10 @@ use spindle_mptcp::congestion::ControllerFactory;
 use super::Context;
 use crate::bystanders::{BYSTANDERS, Bystanders};
 use crate::document::{ExperimentError, Node, Section, Share, Size, Value};
+use crate::link_properties;
 use crate::loss_models;
 use crate::network::switches_among;
-use crate::scenario::{Buffer, HostSettings, HostVariants, Hotspots, LinkChange, Scenario, Window};
+use crate::scenario::{Buffer, HostSettings, HostVariants, Hotspots, Scenario, Window};
 use crate::topologies::{self, Dumbbell, LinkSettings, NamedTopology};
 use crate::traffic::{self, TrafficPlace};
 
@@ -28,7 +29,7 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
     let network = topology
         .build()
         .map_err(|e| root.error("topology", e.to_string()))?;
-    let links = links(root, &network)?;
+    let links = link_properties::read(root, &network, context.registry.link_properties())?;
     let loss = loss_models::read(root, &network, context.registry.loss_models())?;
     let traffic = match root.section("traffic")? {
         Some(section) => {
@@ -120,13 +121,6 @@ fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> 
         host: HostSettings::default(),
         balancer: "ecmp".to_owned(),
     })
-}
-
-/// `[links]`, or several `[[links]]`.
-fn links(root: &Section<'_>, network: &Network) -> Result<Vec<LinkChange>> {
-    let tables = root.tables("links")?;
-    let read = |s| LinkChange::read(s, network);
-    tables.into_iter().map(read).collect()
 }
 
 /// `[hotspots]`.

@@ -147,15 +147,7 @@ fn loss(s: Section<'_>, network: &Network, catalog: &Catalog<ReadLossModel>) -> 
         Some(entry) => (entry.item)(&s, &place)?,
         None => bernoulli::read(&s, &place)?,
     };
-    let direction = s.choice(
-        "direction",
-        &[
-            ("both", Direction::Both),
-            ("forward", Direction::Forward),
-            ("backward", Direction::Backward),
-        ],
-    )?;
-    let direction = direction.unwrap_or(Direction::Both);
+    let direction = Direction::read(&s)?;
     for name in &on {
         links(network, name, direction).map_err(|e| s.error("on", e.to_string()))?;
     }

@@ -2,6 +2,8 @@
 
 use spindle_fabric::{CableId, LinkId, Network, NetworkError};
 
+use crate::document::{ExperimentError, Section};
+
 /// Direction on a link. A link between switches runs forward from the first switch to the second. A host's link
 /// runs forward from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +14,21 @@ pub enum Direction {
     Forward,
     /// Backward only.
     Backward,
+}
+
+impl Direction {
+    /// The key `direction`, or both directions.
+    ///
+    /// # Errors
+    /// If it is none of `both`, `forward` and `backward`.
+    pub fn read(s: &Section<'_>) -> Result<Self, ExperimentError> {
+        let choices = [
+            ("both", Self::Both),
+            ("forward", Self::Forward),
+            ("backward", Self::Backward),
+        ];
+        Ok(s.choice("direction", &choices)?.unwrap_or(Self::Both))
+    }
 }
 
 /// The links that a name in `[loss] on` stands for: a host's cable, `all`, or a pattern of the fabric ("P1",

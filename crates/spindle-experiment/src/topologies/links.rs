@@ -154,7 +154,7 @@ fn host_speedup(s: &Section<'_>, default: f64) -> Result<f64, ExperimentError> {
 }
 
 /// `buffer` or `buffer_packets`. `None` if the table has neither.
-pub(super) fn buffer(s: &Section<'_>) -> Result<Option<Buffer>, ExperimentError> {
+pub(crate) fn buffer(s: &Section<'_>) -> Result<Option<Buffer>, ExperimentError> {
     match (s.get::<Size>("buffer")?, s.get::<u32>("buffer_packets")?) {
         (Some(_), Some(_)) => {
             let problem = "given together with buffer, want only one of them";

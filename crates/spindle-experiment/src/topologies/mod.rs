@@ -11,7 +11,6 @@ mod dumbbell;
 mod fat_tree;
 mod fuso_testbed;
 mod leaf_spine;
-mod link_changes;
 mod links;
 
 use std::fmt;
@@ -27,7 +26,7 @@ pub use custom::{TopologyFactory, TopologyRequest};
 pub use dumbbell::Dumbbell;
 pub use fat_tree::FatTree;
 pub use leaf_spine::LeafSpine;
-pub use link_changes::LinkChange;
+pub(crate) use links::buffer;
 pub use links::{Buffer, LinkSettings, rate};
 
 /// Largest number of hosts in a simulation. This many fit the 10.x.y.z addresses of hosts, and it is far more

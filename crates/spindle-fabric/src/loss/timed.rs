@@ -58,6 +58,15 @@ impl GilbertTime {
         Ok(chain)
     }
 
+    /// The long-run fraction of packets that are lost.
+    pub fn long_run_rate(&self) -> Probability {
+        let [good, bad] = [self.mean_good, self.mean_bad].map(|m| m.as_nanos() as f64);
+        let share = bad / (good + bad);
+        let rate = share * self.loss_in_bad.get() + (1.0 - share) * self.loss_in_good.get();
+        // A mean of two probabilities is a probability, except for rounding.
+        Probability::new(rate.clamp(0.0, 1.0)).unwrap_or(Probability::ONE)
+    }
+
     /// Checks the means.
     pub(super) fn check(&self) -> Result<(), NetworkError> {
         let means = [
@@ -232,5 +241,7 @@ mod tests {
         let error = with(0.1, Duration::from_nanos(10), (0.0, 1.0)).unwrap_err();
         assert!(error.to_string().contains("1us or more"), "{error}");
         assert!(with(0.1, ms, (0.1, 0.5)).is_ok());
+        let chain = all_or_nothing(0.1, ms);
+        assert!((chain.long_run_rate().get() - 0.1).abs() < 1e-9);
     }
 }

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use spindle_units::{BitRate, Bytes, Duration};
 
+use crate::late::LateState;
 use crate::loss::LossState;
 use crate::{Buffer, Drops, LinkSpec};
 use ring::Ring;
@@ -71,6 +72,9 @@ pub(crate) struct Port {
 #[derive(Debug, Default)]
 pub(crate) struct PortColdState {
     pub(crate) loss: Option<Box<LossState>>,
+    pub(crate) late: Option<Box<LateState>>,
+    /// Packets that local retransmission has recovered.
+    pub(crate) recovered: u64,
     pub(crate) drops: Drops,
     pub(crate) marked: u64,
     pub(crate) priorities: Option<Box<Priorities>>,

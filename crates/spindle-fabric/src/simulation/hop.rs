@@ -5,6 +5,7 @@ use spindle_units::Instant;
 use super::{Dropped, Event, Kind, Pending, Simulation};
 use crate::balance::{Balancer, Chooser, Hop, Ports};
 use crate::event::EventQueue;
+use crate::late::LATE;
 use crate::network::{NONE, NextHop};
 use crate::port::store::{Meta, Store};
 use crate::port::{DOWN, LOSSY, PRIORITIES, STALE, WATCHED};
@@ -25,6 +26,11 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             match kind {
                 Kind::Arrival(link) => {
                     if let Some(event) = self.arrival(link) {
+                        return Some((at, event));
+                    }
+                }
+                Kind::Late(link) => {
+                    if let Some(event) = self.leave_late(link) {
                         return Some((at, event));
                     }
                 }
@@ -76,7 +82,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     #[inline]
-    fn wait(&mut self, at: u64, kind: Kind) {
+    pub(super) fn wait(&mut self, at: u64, kind: Kind) {
         self.queue.push(Instant::from_nanos(at), Pending(kind));
     }
 
@@ -95,7 +101,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             true => std::mem::replace(&mut self.ahead.planned[link as usize], NONE),
             false => NONE,
         };
-        let special = port.flags & (LOSSY | WATCHED) != 0;
+        let special = port.flags & (LOSSY | WATCHED | LATE) != 0;
         if let Some(next) = port.ring.front() {
             let at = Instant::from_nanos(next.arrive);
             self.queue.push(at, Pending(Kind::Arrival(link)));
@@ -107,10 +113,17 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 }
             }
         }
-        if special && self.is_lost(link, &meta) {
-            self.discard(link, &meta, DropCause::Loss);
+        if special && !self.passes_end(link, &meta) {
             return None;
         }
+        self.leave(link, &meta, planned)
+    }
+
+    /// Moves a packet on from the end of a link. `planned` is its next link, or [`NONE`] if it is not known.
+    #[inline(always)] // once for each packet and hop
+    pub(super) fn leave(&mut self, link: u32, meta: &Meta, planned: u32) -> Option<Event<P>> {
+        let meta = *meta;
+        let end = self.ports[link as usize].end;
         self.ports[link as usize].bytes += u64::from(meta.len);
         self.packet_hops += 1;
         if end == NONE {
@@ -127,20 +140,37 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         None
     }
 
-    /// Whether a packet at the end of a link that is lossy or watched is lost there.
+    /// Whether a packet at the end of a link that is lossy, watched or late leaves the link now. If not, it is
+    /// lost or held there.
     #[inline(never)] // most links lose nothing
-    fn is_lost(&mut self, link: u32, meta: &Meta) -> bool {
+    fn passes_end(&mut self, link: u32, meta: &Meta) -> bool {
+        if self.ports[link as usize].flags & LATE != 0 {
+            return self.leaves_now(link, meta);
+        }
+        if self.loses(link, meta) {
+            self.discard(link, meta, DropCause::Loss);
+            return false;
+        }
+        self.note_if_watched(link, meta);
+        true
+    }
+
+    /// Whether a link's loss process loses a packet now.
+    #[inline]
+    pub(super) fn loses(&mut self, link: u32, meta: &Meta) -> bool {
         let loss = &mut self.sides[link as usize].loss;
         let loses = loss
             .as_mut()
             .is_some_and(|l| l.loses(self.now, meta.is_data()));
-        if loses && !meta.is_exempt() {
-            return true;
-        }
+        loses && !meta.is_exempt()
+    }
+
+    /// Reports a packet at the end of a link to the watch, if there is one.
+    #[inline]
+    pub(super) fn note_if_watched(&mut self, link: u32, meta: &Meta) {
         if self.ports[link as usize].flags & WATCHED != 0 {
             self.note_arrival(link, meta);
         }
-        false
     }
 
     /// Reports a packet at the end of a link to the watch.
@@ -220,7 +250,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     #[cold] // a packet is dropped
-    fn discard(&mut self, link: u32, meta: &Meta, cause: DropCause) {
+    pub(super) fn discard(&mut self, link: u32, meta: &Meta, cause: DropCause) {
         self.sides[link as usize].drops.count(cause);
         let Some(packet) = self.store.remove(meta) else {
             return;
@@ -393,6 +423,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         while let Some(meta) = lost.pop() {
             self.discard(link, &meta, DropCause::Down);
         }
+        self.discard_late(link);
         let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
             return;
         };

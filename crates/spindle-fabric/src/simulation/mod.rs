@@ -1,6 +1,7 @@
 //! [`Simulation`]: the simulation engine.
 
 mod hop;
+mod late;
 mod prefetch;
 mod watch;
 
@@ -31,6 +32,8 @@ pub struct Pending(Kind);
 enum Kind {
     /// The first packet on a link reaches its far end.
     Arrival(u32),
+    /// A packet that is held at the far end of a link may leave it.
+    Late(u32),
     /// A port with priorities can send the next packet.
     Free(u32),
     /// A link goes up or down.
@@ -146,6 +149,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     fn start_links(&mut self) {
         let network = self.network.clone();
         for (index, link) in network.links().iter().enumerate() {
+            self.start_late(LinkId(index as u32), &link.spec);
             if !link.spec.loss.is_none() {
                 self.set_loss(LinkId(index as u32), &link.spec.loss);
             }
@@ -310,6 +314,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             None => port.flags &= !LOSSY,
         }
         self.sides[link.0 as usize].loss = state;
+        self.adapt_copies(link, loss);
     }
 
     /// Takes a link down or up, in addition to its script. A link that goes down loses all packets on it.
@@ -328,7 +333,8 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let side = &self.sides[link.0 as usize];
         let unfinished = port.free_at.saturating_sub(self.now);
         let waiting = side.priorities.as_ref().map_or(0, |q| q.len());
-        let under_way = u64::from(port.ring.len()) + waiting as u64;
+        let held = side.late.as_ref().map_or(0, |late| late.len());
+        let under_way = u64::from(port.ring.len()) + (waiting + held) as u64;
         LinkStats {
             offered: port.offered,
             // Offered packets that were neither dropped nor are still in transit. Packets without a route have
@@ -336,6 +342,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             packets: port.offered - under_way - (side.drops.total() - side.drops.no_route),
             bytes: port.bytes,
             marked: side.marked,
+            recovered: side.recovered,
             drops: side.drops,
             busy: Duration::from_nanos(port.busy.saturating_sub(unfinished)),
             max_queue: Bytes(port.max_bytes),
