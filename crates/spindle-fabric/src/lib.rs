@@ -49,8 +49,10 @@
 //! - `network`: the graph, its names and its routes ([`Network`], [`Builder`]).
 //! - [`topology`]: ready-made networks.
 //! - `port`: the FIFO queue of a link, and the store of the packets in it.
+//! - `queue`: queue disciplines of ports that are served packet by packet ([`QueueDiscipline`]).
+//! - `trace`: links whose rate and delay change over time ([`LinkTrace`]).
 //! - `simulation`: the engine ([`Simulation`], [`Event`]). `hop.rs` is the hot path, `prefetch.rs` the
-//!   prefetching, `watch.rs` the measurement of queueing and paths ([`Watched`]).
+//!   prefetching, `served.rs` the ports that are served packet by packet, `watch.rs` the measurement of queueing and paths ([`Watched`]).
 //! - `balance`: how switches choose among next hops ([`Balancing`], [`Balancer`]).
 //! - `event`: the timing wheel and the heap that checks it ([`EventQueue`], [`Wheel`], [`HeapQueue`]).
 //! - `random`: random streams and hashing ([`stream`], [`mix`]).
@@ -75,9 +77,11 @@ mod loss;
 mod network;
 mod packet;
 mod port;
+mod queue;
 mod random;
 mod simulation;
 pub mod topology;
+mod trace;
 
 pub use balance::{
     Balancer, BalancerMaker, Balancing, Caps, CapsSettings, Classes, Drill, DrillSettings, Ecmp,
@@ -94,7 +98,15 @@ pub use network::{
     NodeKind,
 };
 pub use packet::{Class, Packet};
+pub use queue::{
+    CoDel, CoDelSettings, DropTail, FqCoDel, FqCoDelSettings, Priorities, QueueDiscipline,
+    QueueInfo, QueueMaker, QueuePort, QueuedPacket, Queueing, TwoThresholds, TwoThresholdsSettings,
+};
 pub use random::{Purpose, mix, reduce, stream};
 pub use simulation::{
     Dropped, Event, Pending, Simulation, WatchConfig, Watched, WatchedClass, WatchedLeaf,
+};
+pub use trace::{
+    LeoLike, LeoSettings, LinkTrace, LteLike, LteSettings, Steps, Trace, TraceInfo, TraceStep,
+    TraceSteps,
 };

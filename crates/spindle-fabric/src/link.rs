@@ -3,6 +3,8 @@
 use spindle_units::{BitRate, Bytes, Duration, Instant};
 
 use crate::late::{self, Jitter, LocalRetransmission, Reorder};
+use crate::queue::{QueueDiscipline, QueueInfo, Queueing};
+use crate::trace::Trace;
 use crate::{Loss, NetworkError};
 
 /// Size of a port's drop-tail buffer.
@@ -37,6 +39,11 @@ pub struct LinkSpec {
     /// Two strict priorities instead of one FIFO queue. Both share the buffer. If the buffer is full, a packet
     /// of high priority pushes out the newest waiting packets of low priority.
     pub priorities: bool,
+    /// The queue discipline. `None` means one FIFO queue, or two priorities if [`Self::priorities`] is set.
+    pub queue: Option<Queueing>,
+    /// How rate and delay change over time. `None` means that they do not. [`Self::rate`] and [`Self::delay`]
+    /// apply until the first step.
+    pub trace: Option<Trace>,
     /// The loss process, which applies to packets after they were sent.
     pub loss: Loss,
     /// Random additional delays that keep the order of packets.
@@ -61,11 +68,27 @@ impl LinkSpec {
             mark_above: None,
             drop_unmarkable: false,
             priorities: false,
+            queue: None,
+            trace: None,
             loss: Loss::none(),
             jitter: None,
             reorder: None,
             local_retransmission: None,
             up_down: Vec::new(),
+        }
+    }
+
+    /// Whether the port is served packet by packet.
+    pub(crate) fn is_served(&self) -> bool {
+        self.priorities || self.queue.is_some() || self.trace.is_some()
+    }
+
+    /// The discipline of a port that is served packet by packet.
+    pub(crate) fn discipline(&self, info: &QueueInfo) -> Box<dyn QueueDiscipline> {
+        match &self.queue {
+            Some(queue) => queue.discipline(info),
+            None if self.priorities => Queueing::priorities().discipline(info),
+            None => Queueing::drop_tail().discipline(info),
         }
     }
 
@@ -84,6 +107,10 @@ impl LinkSpec {
             return fail("buffer", "0".into(), remedy);
         }
         late::check(self, name)?;
+        if self.priorities && self.queue.is_some() {
+            let remedy = "want priorities or a queue discipline, not both";
+            return fail("queue", format!("{:?}", self.queue), remedy);
+        }
         if let Some(pair) = self.up_down.windows(2).find(|w| w[0].0 >= w[1].0) {
             let found = format!("{} after {}", pair[1].0, pair[0].0);
             return fail("up/down script", found, "sort it by ascending instants");
@@ -95,7 +122,7 @@ impl LinkSpec {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropCause {
-    /// The port's buffer was full.
+    /// The port's buffer was full, or its queue discipline dropped the packet.
     Queue,
     /// The link's loss process lost the packet.
     Loss,

@@ -15,8 +15,8 @@ pub enum Class {
 
 /// Anything that the network can carry.
 ///
-/// All methods except [`prefetch`](Packet::prefetch), [`flow_key`](Packet::flow_key) and [`mark_ce`](Packet::mark_ce)
-/// are called at most once, when the packet is injected, and their results are stored next to the packet.
+/// All methods except [`prefetch`](Packet::prefetch), [`flow_key`](Packet::flow_key),
+/// [`is_important`](Packet::is_important) and [`mark_ce`](Packet::mark_ce) are called at most once, when the packet is injected, and their results are stored next to the packet.
 /// [`flow_key`](Packet::flow_key) may be called at every hop and must always return the same value.
 pub trait Packet {
     /// Prefetches the packet in a slot of the store, if there is one, because it will be handed out soon.
@@ -51,6 +51,12 @@ pub trait Packet {
     /// it could be lost.
     fn may_be_lost(&self) -> bool {
         true
+    }
+
+    /// Whether the sender marked the packet as important. Only queue disciplines that distinguish important
+    /// packets call it, at every such port, and it must always return the same value.
+    fn is_important(&self) -> bool {
+        false
     }
 
     /// Whether a switch may mark the packet (ECT, RFC 3168 section 5).

@@ -16,6 +16,10 @@ pub enum Purpose {
     Jitter,
     /// Which packets of a link are held back.
     Reorder,
+    /// The queue discipline of a port.
+    Queue,
+    /// The changing rate and delay of a link.
+    Trace,
 }
 
 /// Spreads every input bit over every output bit (full avalanche). This is the finaliser of SplitMix64 (Steele,

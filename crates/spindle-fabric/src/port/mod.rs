@@ -8,13 +8,9 @@
 pub(crate) mod ring;
 pub(crate) mod store;
 
-use std::collections::VecDeque;
-
 use spindle_units::{BitRate, Bytes, Duration};
 
-use crate::late::LateState;
-use crate::loss::LossState;
-use crate::{Buffer, Drops, LinkSpec};
+use crate::{Buffer, LinkSpec};
 use ring::Ring;
 use store::Meta;
 
@@ -25,8 +21,8 @@ const TABLE: usize = 2048;
 pub(crate) const LOSSY: u32 = 1;
 /// The link is down.
 pub(crate) const DOWN: u32 = 2;
-/// The port has two strict priorities.
-pub(crate) const PRIORITIES: u32 = 4;
+/// The port is served packet by packet.
+pub(crate) const SERVED: u32 = 4;
 /// The link has been down. Events of packets that it lost then may still occur.
 pub(crate) const STALE: u32 = 8;
 /// Packets are being watched.
@@ -68,39 +64,6 @@ pub(crate) struct Port {
     limit_packets: u32,
 }
 
-/// The data of a link that is rarely needed.
-#[derive(Debug, Default)]
-pub(crate) struct PortColdState {
-    pub(crate) loss: Option<Box<LossState>>,
-    pub(crate) late: Option<Box<LateState>>,
-    /// Packets that local retransmission has recovered.
-    pub(crate) recovered: u64,
-    pub(crate) drops: Drops,
-    pub(crate) marked: u64,
-    pub(crate) priorities: Option<Box<Priorities>>,
-    /// The number of executed steps of the up/down script.
-    pub(crate) script_at: usize,
-}
-
-/// The waiting packets of a port with two strict priorities.
-#[derive(Debug, Default)]
-pub(crate) struct Priorities {
-    pub(crate) high: VecDeque<Meta>,
-    pub(crate) low: VecDeque<Meta>,
-    pub(crate) low_bytes: u64,
-    /// Length of the packet being sent.
-    pub(crate) sending: Option<u32>,
-    /// Whether an event will start the next packet.
-    pub(crate) armed: bool,
-}
-
-impl Priorities {
-    /// The number of waiting packets.
-    pub(crate) fn len(&self) -> usize {
-        self.high.len() + self.low.len()
-    }
-}
-
 impl Port {
     /// An idle link. `rate` is the number of its rate's table, `end` the switch to which it leads.
     pub(crate) fn new(spec: &LinkSpec, rate: u32, end: u32) -> Self {
@@ -121,7 +84,7 @@ impl Port {
             mark_above: spec.mark_above.map_or(u64::MAX, |b| b.0),
             limit_packets,
             rate,
-            flags: flag(spec.priorities, PRIORITIES) | flag(spec.drop_unmarkable, DROPS_UNMARKABLE),
+            flags: flag(spec.is_served(), SERVED) | flag(spec.drop_unmarkable, DROPS_UNMARKABLE),
             end,
             offered: 0,
             bytes: 0,
@@ -176,10 +139,9 @@ impl Port {
         self.unsent <= self.limit_packets && self.unsent_bytes + u64::from(len) <= self.limit_bytes
     }
 
-    /// Whether there is room for a packet if all waiting packets of low priority are removed.
-    pub(crate) fn could_have_room(&self, len: u32, queues: &Priorities) -> bool {
-        !queues.low.is_empty()
-            && self.unsent_bytes - queues.low_bytes + u64::from(len) <= self.limit_bytes
+    /// Whether there is room for a packet after waiting packets of `removed` bytes, at least one, were dropped.
+    pub(crate) fn would_have_room(&self, len: u32, removed: u64) -> bool {
+        removed > 0 && self.unsent_bytes - removed + u64::from(len) <= self.limit_bytes
     }
 
     /// Counts one more packet as unsent.
@@ -203,12 +165,26 @@ impl Port {
         only.then_some(meta.arrive)
     }
 
+    /// Like [`send`](Self::send), but the packet does not arrive before the packet ahead of it, whose delay may
+    /// have been longer.
+    pub(crate) fn send_in_order(&mut self, now: u64, mut meta: Meta, time: u64) -> Option<u64> {
+        let last = self.ring.len().checked_sub(1);
+        let ahead = last
+            .and_then(|last| self.ring.get(last))
+            .map_or(0, |m| m.arrive);
+        self.free_at = self.free_at.max(now).saturating_add(time);
+        self.busy = self.busy.saturating_add(time);
+        meta.arrive = self.free_at.saturating_add(self.delay).max(ahead);
+        self.ring.push(meta);
+        (self.ring.len() == 1).then_some(meta.arrive)
+    }
+
     /// Removes the first packet, of `len` bytes, from the link.
     #[inline]
     pub(crate) fn remove_first(&mut self, len: u32) {
         // Computed without a branch: whether the end of a packet's transmission was noticed before its arrival
         // is unpredictable.
-        let unnoticed = (self.unsent == self.ring.len()) & (self.flags & PRIORITIES == 0);
+        let unnoticed = (self.unsent == self.ring.len()) & (self.flags & SERVED == 0);
         self.ring.drop_front();
         self.unsent -= u32::from(unnoticed);
         self.unsent_bytes -= u64::from(u32::from(unnoticed) * len);

@@ -8,8 +8,8 @@ use crate::event::EventQueue;
 use crate::late::LATE;
 use crate::network::{NONE, NextHop};
 use crate::port::store::{Meta, Store};
-use crate::port::{DOWN, LOSSY, PRIORITIES, STALE, WATCHED};
-use crate::{Address, Class, DropCause, HostId, LinkId, Packet};
+use crate::port::{DOWN, LOSSY, SERVED, STALE, WATCHED};
+use crate::{Address, DropCause, HostId, LinkId, Packet};
 
 impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     /// Advances time, up to `limit`, until there is an event to report.
@@ -48,13 +48,13 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     pub(super) fn offer(&mut self, link: u32, meta: Meta) {
         let port = &mut self.ports[link as usize];
         port.offered += 1;
-        if port.flags & (DOWN | PRIORITIES | WATCHED) != 0 {
+        if port.flags & (DOWN | SERVED | WATCHED) != 0 {
             return self.offer_special(link, meta);
         }
         self.offer_fifo(link, meta);
     }
 
-    /// Offers a packet to a port that is up and has no priorities.
+    /// Offers a packet to a port that is up and has a FIFO queue.
     #[inline]
     fn offer_fifo(&mut self, link: u32, mut meta: Meta) {
         let port = &mut self.ports[link as usize];
@@ -180,7 +180,11 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         };
         let port = &self.ports[link as usize];
-        let moving = self.times.time(port.rate, meta.len) + port.delay;
+        let traced = self.sides[link as usize].served.as_ref();
+        let moving = match traced.is_some_and(|s| s.trace.is_some()) {
+            true => None,
+            false => Some(self.times.time(port.rate, meta.len) + port.delay),
+        };
         watch.passed(self.now, link, meta, moving);
         if self.routes.destinations[meta.to as usize].downlink == link {
             watch.arrived(self.now, meta);
@@ -265,9 +269,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Offers a packet to a port that is down, has priorities or is watched.
-    #[cold] // links with priorities, loss or an up/down script
-    fn offer_special(&mut self, link: u32, mut meta: Meta) {
+    /// Offers a packet to a port that is down, served packet by packet or watched.
+    #[cold] // links with a queue discipline, a trace or an up/down script
+    fn offer_special(&mut self, link: u32, meta: Meta) {
         if let Some(watch) = &mut self.watch {
             let flow = self.store.flow_key(&meta);
             watch.offered(self.now, link, &meta, flow);
@@ -276,123 +280,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if flags & DOWN != 0 {
             return self.discard(link, &meta, DropCause::Down);
         }
-        if flags & PRIORITIES == 0 {
-            return self.offer_fifo(link, meta);
-        }
-        self.settle_priorities(link);
-        if !self.make_room(link, meta.len, meta.class()) {
-            return self.discard(link, &meta, DropCause::Queue);
-        }
-        let port = &mut self.ports[link as usize];
-        let side = &mut self.sides[link as usize];
-        if port.unsent_bytes > port.mark_above {
-            match meta.mark() {
-                true => side.marked += 1,
-                false if port.drops(&meta) => return self.discard(link, &meta, DropCause::Queue),
-                false => {}
-            }
-        }
-        port.admit(meta.len);
-        let Some(queues) = side.priorities.as_mut() else {
-            return;
-        };
-        if queues.sending.is_none() && queues.high.is_empty() && queues.low.is_empty() {
-            return self.start(link, meta);
-        }
-        port.waiting += self.times.time(port.rate, meta.len);
-        match meta.class() {
-            Class::High => queues.high.push_back(meta),
-            Class::Low => {
-                queues.low.push_back(meta);
-                queues.low_bytes += u64::from(meta.len);
-            }
-        }
-        if !queues.armed {
-            queues.armed = true;
-            let at = port.free_at;
-            self.wait(at, Kind::Free(link));
-        }
-    }
-
-    /// Updates a port with priorities: counts the packet that it has finished sending by now.
-    fn settle_priorities(&mut self, link: u32) {
-        let port = &mut self.ports[link as usize];
-        if let Some(queues) = self.sides[link as usize].priorities.as_mut()
-            && let Some(len) = queues.sending
-            && port.free_at <= self.now
-        {
-            port.sent(len);
-            queues.sending = None;
-        }
-    }
-
-    /// Whether there is room for a packet. A packet of high priority pushes out the newest packets of low
-    /// priority if this is necessary.
-    fn make_room(&mut self, link: u32, len: u32, class: Class) -> bool {
-        loop {
-            let port = &mut self.ports[link as usize];
-            if port.has_room(len) {
-                return true;
-            }
-            let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
-                return false;
-            };
-            // Packets are pushed out only if this makes enough room.
-            if class == Class::Low || !port.could_have_room(len, queues) {
-                return false;
-            }
-            let Some(victim) = queues.low.pop_back() else {
-                return false;
-            };
-            let len = victim.len;
-            queues.low_bytes -= u64::from(len);
-            port.sent(len);
-            port.waiting -= self.times.time(port.rate, len);
-            self.discard(link, &victim, DropCause::Queue);
-        }
-    }
-
-    /// Starts to send a packet at an idle port with priorities.
-    fn start(&mut self, link: u32, meta: Meta) {
-        let len = meta.len;
-        let port = &mut self.ports[link as usize];
-        let time = self.times.time(port.rate, len);
-        if let Some(queues) = self.sides[link as usize].priorities.as_mut() {
-            queues.sending = Some(len);
-        }
-        if let Some(arrive) = port.send(self.now, meta, time) {
-            self.wait(arrive, Kind::Arrival(link));
-        }
-    }
-
-    /// Handles the event that a port with priorities may have become free.
-    fn free(&mut self, link: u32) {
-        self.settle_priorities(link);
-        let port = &mut self.ports[link as usize];
-        let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
-            return;
-        };
-        queues.armed = false;
-        // The port is still sending: the event was for a packet that was lost when the link went down.
-        let next = match queues.sending {
-            Some(_) => None,
-            None => queues.high.pop_front().or_else(|| {
-                let meta = queues.low.pop_front()?;
-                queues.low_bytes -= u64::from(meta.len);
-                Some(meta)
-            }),
-        };
-        if let Some(meta) = next {
-            port.waiting -= self.times.time(port.rate, meta.len);
-            self.start(link, meta);
-        }
-        let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
-            return;
-        };
-        if !queues.high.is_empty() || !queues.low.is_empty() {
-            queues.armed = true;
-            let at = self.ports[link as usize].free_at;
-            self.wait(at, Kind::Free(link));
+        match flags & SERVED {
+            0 => self.offer_fifo(link, meta),
+            _ => self.offer_served(link, meta),
         }
     }
 
@@ -424,16 +314,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             self.discard(link, &meta, DropCause::Down);
         }
         self.discard_late(link);
-        let Some(queues) = self.sides[link as usize].priorities.as_mut() else {
-            return;
-        };
-        queues.sending = None;
-        queues.low_bytes = 0;
-        let mut waiting = std::mem::take(&mut queues.high);
-        waiting.append(&mut queues.low);
-        for meta in waiting {
-            self.discard(link, &meta, DropCause::Down);
-        }
+        self.clear_served(link);
     }
 }
 

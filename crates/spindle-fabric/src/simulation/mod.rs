@@ -3,6 +3,7 @@
 mod hop;
 mod late;
 mod prefetch;
+mod served;
 mod watch;
 
 use std::collections::VecDeque;
@@ -12,15 +13,17 @@ use spindle_units::{Bytes, Duration, Instant};
 
 use crate::balance::{Balancing, Chooser, Ecmp, SwitchInfo};
 use crate::event::{EventQueue, Wheel};
+use crate::late::LateState;
 use crate::loss::LossState;
 use crate::network::{NONE, Network, Routes};
 use crate::random::{Purpose, mix, stream};
-use crate::{Address, DropCause, HostId, LinkId, LinkStats, Loss, Packet};
+use crate::{Address, DropCause, Drops, HostId, LinkId, LinkStats, Loss, Packet};
 
 use crate::port::Port;
 use crate::port::store::Store;
-use crate::port::{DOWN, LOSSY, PortColdState, Priorities, SendingTimes, WATCHED};
+use crate::port::{DOWN, LOSSY, SendingTimes, WATCHED};
 use prefetch::LookAhead;
+use served::Served;
 use watch::Watch;
 pub use watch::{WatchConfig, Watched, WatchedClass, WatchedLeaf};
 
@@ -34,7 +37,7 @@ enum Kind {
     Arrival(u32),
     /// A packet that is held at the far end of a link may leave it.
     Late(u32),
-    /// A port with priorities can send the next packet.
+    /// A port that is served packet by packet can send the next packet.
     Free(u32),
     /// A link goes up or down.
     Change(u32),
@@ -69,6 +72,20 @@ pub struct Dropped<P> {
     pub cause: DropCause,
     /// The packet.
     pub packet: P,
+}
+
+/// The data of a link that is rarely needed.
+#[derive(Debug, Default)]
+struct PortColdState {
+    loss: Option<Box<LossState>>,
+    late: Option<Box<LateState>>,
+    /// Packets that local retransmission has recovered.
+    recovered: u64,
+    drops: Drops,
+    marked: u64,
+    served: Option<Box<Served>>,
+    /// The number of executed steps of the up/down script.
+    script_at: usize,
 }
 
 /// The simulation of a network. It moves packets of type `P` and uses event queue `Q`.
@@ -113,10 +130,14 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             Port::new(&l.spec, times.number(l.spec.rate), end)
         });
         let ports: Vec<Port> = ports.collect();
-        let sides = network.links().iter().map(|l| PortColdState {
-            priorities: l.spec.priorities.then(Box::<Priorities>::default),
-            ..PortColdState::default()
-        });
+        let sides = network
+            .links()
+            .iter()
+            .zip(0..)
+            .map(|(l, number)| PortColdState {
+                served: served::state(&l.spec, LinkId(number), seed),
+                ..PortColdState::default()
+            });
         let mut simulation = Self {
             sides: sides.collect(),
             ahead: LookAhead::new(ports.len()),
@@ -332,7 +353,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         let port = &self.ports[link.0 as usize];
         let side = &self.sides[link.0 as usize];
         let unfinished = port.free_at.saturating_sub(self.now);
-        let waiting = side.priorities.as_ref().map_or(0, |q| q.len());
+        let waiting = side.served.as_ref().map_or(0, |s| s.discipline.len());
         let held = side.late.as_ref().map_or(0, |late| late.len());
         let under_way = u64::from(port.ring.len()) + (waiting + held) as u64;
         LinkStats {

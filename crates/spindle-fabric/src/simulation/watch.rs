@@ -122,6 +122,8 @@ struct Transit {
     since: u64,
     /// Time of sending and propagation since then.
     moving: u64,
+    /// Time of sending and propagation on the current link, if the link's rate or delay changes.
+    moving_here: u64,
     host_queueing: u64,
 }
 
@@ -217,17 +219,27 @@ impl Watch {
             flow: flow ^ mix(ends),
             since: now,
             moving: 0,
+            moving_here: 0,
             host_queueing: 0,
         });
         self.sent += 1;
     }
 
+    /// Observes that a link whose rate or delay changes sends a packet. `moving` is its sending and propagation
+    /// time there.
+    pub(super) fn sending(&mut self, meta: &Meta, moving: u64) {
+        if let Some(Some(transit)) = self.transits.get_mut(meta.index as usize) {
+            transit.moving_here = moving;
+        }
+    }
+
     /// Observes that a packet has reached the end of a link. `moving` is its sending and propagation time
-    /// there.
-    pub(super) fn passed(&mut self, now: u64, link: u32, meta: &Meta, moving: u64) {
+    /// there. `None` means the time that was [observed](Self::sending) when the packet was sent.
+    pub(super) fn passed(&mut self, now: u64, link: u32, meta: &Meta, moving: Option<u64>) {
         let Some(Some(transit)) = self.transits.get_mut(meta.index as usize) else {
             return;
         };
+        let moving = moving.unwrap_or(transit.moving_here);
         match self.roles[link as usize] {
             Role::Host => {
                 transit.host_queueing = now - transit.since - moving;

@@ -16,6 +16,7 @@ pub(crate) struct Parcel {
     pub(crate) ce: bool,
     /// The packet may not be lost.
     pub(crate) exempt: bool,
+    pub(crate) important: bool,
 }
 
 impl Parcel {
@@ -30,6 +31,7 @@ impl Parcel {
             ect: false,
             ce: false,
             exempt: false,
+            important: false,
         }
     }
 
@@ -82,6 +84,9 @@ impl Packet for Parcel {
     }
     fn may_be_lost(&self) -> bool {
         !self.exempt
+    }
+    fn is_important(&self) -> bool {
+        self.important
     }
     fn ecn_capable(&self) -> bool {
         self.ect

@@ -1,0 +1,234 @@
+//! Ports that are served packet by packet: ports with a queue discipline, and links whose rate and delay follow
+//! a trace.
+
+use super::{Kind, Simulation};
+use crate::event::EventQueue;
+use crate::port::store::{Meta, Store};
+use crate::queue::{Lookup, QueueDiscipline, QueueInfo, QueuePort, QueuedPacket};
+use crate::trace::{TraceInfo, TraceState};
+use crate::{DropCause, LinkId, LinkSpec, Packet, Pending};
+
+/// The state of a port that is served packet by packet.
+#[derive(Debug)]
+pub(super) struct Served {
+    /// The waiting packets.
+    pub(super) discipline: Box<dyn QueueDiscipline>,
+    /// Length of the packet being sent.
+    pub(super) sending: Option<u32>,
+    /// Whether an event will start the next packet.
+    pub(super) armed: bool,
+    /// Packets that the discipline has dropped. Empty between events.
+    pub(super) dropped: Vec<Meta>,
+    /// The link's changing rate and delay, if they change.
+    pub(super) trace: Option<TraceState>,
+}
+
+impl<P: Packet> Lookup for Store<P> {
+    fn flow(&self, meta: &Meta) -> u64 {
+        self.flow_key(meta)
+    }
+
+    fn is_important(&self, meta: &Meta) -> bool {
+        self.packet(meta.index).is_some_and(Packet::is_important)
+    }
+}
+
+/// The state of a port that is served packet by packet. `None` for a FIFO port.
+pub(super) fn state(spec: &LinkSpec, link: LinkId, seed: u64) -> Option<Box<Served>> {
+    spec.is_served().then(|| {
+        let trace = spec.trace.as_ref().map(|trace| {
+            let info = TraceInfo {
+                link,
+                seed,
+                rate: spec.rate,
+                delay: spec.delay,
+            };
+            TraceState::new(trace, &info)
+        });
+        Box::new(Served {
+            discipline: spec.discipline(&QueueInfo { link, seed }),
+            sending: None,
+            armed: false,
+            dropped: Vec::new(),
+            trace,
+        })
+    })
+}
+
+impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
+    /// Offers a packet to a port that is up.
+    pub(super) fn offer_served(&mut self, link: u32, mut meta: Meta) {
+        self.settle_served(link);
+        meta.arrive = self.now;
+        let len = meta.len;
+        let mut idle = false;
+        let offered = self.with_discipline(link, |served, port| {
+            idle = served.sending.is_none() && served.discipline.is_empty();
+            served.discipline.offer(QueuedPacket(meta), port)
+        });
+        match offered {
+            Some(Ok(())) => {}
+            Some(Err(refused)) => return self.discard(link, &refused.0, DropCause::Queue),
+            None => return,
+        }
+        let time = self.time_to_send(link, len);
+        let port = &mut self.ports[link as usize];
+        port.admit(len);
+        port.waiting += time;
+        match idle {
+            true => self.serve(link),
+            false => self.arm(link),
+        }
+    }
+
+    /// Calls a port's discipline and drops the packets that it discards.
+    fn with_discipline<T>(
+        &mut self,
+        link: u32,
+        call: impl FnOnce(&mut Served, &mut QueuePort<'_>) -> T,
+    ) -> Option<T> {
+        let side = &mut self.sides[link as usize];
+        let served = side.served.as_mut()?;
+        let mut dropped = std::mem::take(&mut served.dropped);
+        let mut port = QueuePort {
+            now: self.now,
+            port: &mut self.ports[link as usize],
+            marked: &mut side.marked,
+            dropped: &mut dropped,
+            packets: &self.store,
+        };
+        let result = call(served, &mut port);
+        for meta in dropped.drain(..) {
+            self.leaves_queue(link, meta.len);
+            self.discard(link, &meta, DropCause::Queue);
+        }
+        // The list keeps its memory for the next call.
+        if let Some(served) = &mut self.sides[link as usize].served {
+            served.dropped = dropped;
+        }
+        Some(result)
+    }
+
+    /// Counts that a packet no longer waits.
+    fn leaves_queue(&mut self, link: u32, len: u32) {
+        let time = self.time_to_send(link, len);
+        let port = &mut self.ports[link as usize];
+        // After a change of the rate, the sum is not exactly that of the packets.
+        port.waiting = port.waiting.saturating_sub(time);
+    }
+
+    /// The time to send a packet that is started now, in nanoseconds.
+    fn time_to_send(&self, link: u32, len: u32) -> u64 {
+        let served = self.sides[link as usize].served.as_ref();
+        match served.and_then(|s| s.trace.as_ref()) {
+            Some(trace) => trace.time_to_send(len),
+            None => self.times.time(self.ports[link as usize].rate, len),
+        }
+    }
+
+    /// Updates a port: counts the packet that it has finished sending by now, and applies the steps of the
+    /// trace.
+    fn settle_served(&mut self, link: u32) {
+        let port = &mut self.ports[link as usize];
+        let Some(served) = self.sides[link as usize].served.as_mut() else {
+            return;
+        };
+        if let Some(len) = served.sending
+            && port.free_at <= self.now
+        {
+            port.sent(len);
+            served.sending = None;
+        }
+        if let Some(trace) = &mut served.trace
+            && trace.advance(self.now)
+        {
+            let sending = u64::from(served.sending.unwrap_or(0));
+            port.delay = trace.delay();
+            port.waiting = trace.time_for(port.unsent_bytes - sending);
+        }
+    }
+
+    /// Handles the event that a port may have become free.
+    pub(super) fn free(&mut self, link: u32) {
+        self.settle_served(link);
+        if let Some(served) = &mut self.sides[link as usize].served {
+            served.armed = false;
+        }
+        self.serve(link);
+    }
+
+    /// Sends the next packet if the port is free, and adds the event for the packet after it.
+    fn serve(&mut self, link: u32) {
+        let next = self.with_discipline(link, |served, port| {
+            // If the port is still sending, the event was for a packet that was lost when the link went down.
+            let paused = served.trace.as_ref().is_some_and(TraceState::is_paused);
+            match served.sending.is_some() || paused {
+                true => None,
+                false => served.discipline.next(port),
+            }
+        });
+        if let Some(QueuedPacket(meta)) = next.flatten() {
+            self.leaves_queue(link, meta.len);
+            self.start(link, meta);
+        }
+        self.arm(link);
+    }
+
+    /// Adds the event that starts the next packet, if a packet waits and there is no such event. A link that
+    /// pauses is asked again at the next step of its trace.
+    fn arm(&mut self, link: u32) {
+        let port = &self.ports[link as usize];
+        let Some(served) = self.sides[link as usize].served.as_mut() else {
+            return;
+        };
+        if served.armed || served.discipline.is_empty() {
+            return;
+        }
+        let free_at = port.free_at.max(self.now);
+        let at = match &served.trace {
+            Some(trace) if trace.is_paused() => trace.next_at().map(|at| at.max(free_at)),
+            _ => Some(free_at),
+        };
+        // Without a further step, the packets wait for ever.
+        let Some(at) = at else {
+            return;
+        };
+        served.armed = true;
+        self.wait(at, Kind::Free(link));
+    }
+
+    /// Starts to send a packet at a free port.
+    fn start(&mut self, link: u32, meta: Meta) {
+        let time = self.time_to_send(link, meta.len);
+        let Some(served) = self.sides[link as usize].served.as_mut() else {
+            return;
+        };
+        served.sending = Some(meta.len);
+        let port = &mut self.ports[link as usize];
+        let only = match &served.trace {
+            None => port.send(self.now, meta, time),
+            Some(_) => {
+                let only = port.send_in_order(self.now, meta, time);
+                if let Some(watch) = &mut self.watch {
+                    let last = port.ring.get(port.ring.len() - 1);
+                    watch.sending(&meta, last.map_or(0, |m| m.arrive - self.now));
+                }
+                only
+            }
+        };
+        if let Some(arrive) = only {
+            self.wait(arrive, Kind::Arrival(link));
+        }
+    }
+
+    /// Drops all waiting packets, because the link went down.
+    pub(super) fn clear_served(&mut self, link: u32) {
+        let Some(served) = self.sides[link as usize].served.as_mut() else {
+            return;
+        };
+        served.sending = None;
+        for QueuedPacket(meta) in served.discipline.clear() {
+            self.discard(link, &meta, DropCause::Down);
+        }
+    }
+}
