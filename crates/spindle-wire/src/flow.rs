@@ -45,6 +45,16 @@ pub fn flow_hash(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
     mix64(h ^ ports)
 }
 
+/// Mixes a flow label (RFC 6437) into a [`flow_hash`], as switches do that hash the label together with addresses
+/// and ports (RFC 6438, section 3). Label 0 means that there is no label, and the hash stays as it is. Two labels
+/// never give the same hash for the same flow, because the mixer is a bijection.
+pub const fn mix_label(hash: u64, label: u32) -> u64 {
+    match label {
+        0 => hash,
+        label => mix64(hash ^ (label as u64)),
+    }
+}
+
 /// Like [`flow_hash`], but the same for both directions of a flow.
 pub fn flow_key(src: Endpoint, dst: Endpoint, protocol: u8) -> u64 {
     flow_hash(src.min(dst), src.max(dst), protocol)
@@ -67,5 +77,15 @@ mod tests {
         // Exchanging the ports gives another flow.
         assert_ne!(key(a, b), key(at(1, 1024), at(2, 80)));
         assert_ne!(key(a, b), flow_key(a, b, 17));
+    }
+
+    #[test]
+    fn flow_label_changes_the_hash_unless_it_is_zero() {
+        let hash = 0x0123_4567_89ab_cdef;
+        assert_eq!(mix_label(hash, 0), hash);
+        let mut hashes: Vec<u64> = (0..1000).map(|label| mix_label(hash, label)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 1000);
     }
 }

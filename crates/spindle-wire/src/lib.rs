@@ -83,7 +83,7 @@ pub use error::{EncodeError, ParseError};
 pub use experimental::{
     CodingOption, ExperimentId, ParityHeader, ParityOption, ParityOutcome, ScatterOption,
 };
-pub use flow::{flow_hash, flow_key, mix64};
+pub use flow::{flow_hash, flow_key, mix_label, mix64};
 pub use ip::{Checksums, IpFields, IpHeader, mark_ce, protocol};
 pub use mptcp::{
     AddAddr, DataNumber, Dss, Mapping, MpCapable, MpJoin, MpPrio, MpTcpRst, RemoveAddr, ResetReason,

@@ -95,6 +95,13 @@ pub struct Segment {
     pub ecn: Ecn,
     /// The differentiated services code point of the IP header, 0 to 63 (RFC 2474).
     pub dscp: u8,
+    /// The flow label of the IPv6 header, 20 bits (RFC 6437). 0 means that the packet has no label. Switches hash
+    /// it together with the addresses and ports, so that a host changes the path of its packets by another label.
+    ///
+    /// A packet of IPv4 has no such field, and the label is not sent. [`Segment::flow_hash`] includes it all the
+    /// same: in the lab it stands for the label of an IPv6 packet, or for the UDP source port of an encapsulation
+    /// (RFC 6438, RFC 7510 section 3).
+    pub flow_label: u32,
     /// The TCP options.
     pub options: Options,
     /// The data.
@@ -124,6 +131,7 @@ impl Segment {
             urgent: 0,
             ecn: Ecn::NotEct,
             dscp: 0,
+            flow_label: 0,
             options: Options::default(),
             payload: Payload::EMPTY,
             segment_size: 0,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::ip::{self, expected_checksum, pseudo_header, truncated};
 use crate::{
     Checksums, Ecn, EncodeError, Endpoint, Flags, IpFields, IpHeader, Options, ParseError, Payload,
-    Segment, SeqNumber, flow_hash, flow_key, protocol,
+    Segment, SeqNumber, flow_hash, flow_key, mix_label, protocol,
 };
 
 /// The length of the TCP header without options.
@@ -34,9 +34,11 @@ impl Segment {
         self.tcp_header_len() + self.payload.len()
     }
 
-    /// [`flow_hash`] of the segment's addresses and ports.
+    /// [`flow_hash`] of the segment's addresses and ports, with the flow label mixed in if there is one
+    /// ([`mix_label`]).
     pub fn flow_hash(&self) -> u64 {
-        flow_hash(self.src, self.dst, protocol::TCP)
+        let hash = flow_hash(self.src, self.dst, protocol::TCP);
+        mix_label(hash, self.flow_label)
     }
 
     /// A hash that identifies the subflow and is the same in both directions.
@@ -75,7 +77,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Appends the whole IP packet to `out`.
+    /// Appends the whole IP packet to `out`. The segment's flow label takes precedence over that of `fields`.
     ///
     /// # Errors
     /// Any [`EncodeError`]; nothing is appended in that case.
@@ -84,7 +86,14 @@ impl Segment {
         let len = self.tcp_header_len() + self.payload.len();
         let addresses = (self.src.addr, self.dst.addr);
         let class = (self.dscp, self.ecn);
-        ip::write_header(addresses, protocol::TCP, class, fields, len, out)?;
+        let fields = IpFields {
+            flow_label: match self.flow_label {
+                0 => fields.flow_label,
+                label => label,
+            },
+            ..*fields
+        };
+        ip::write_header(addresses, protocol::TCP, class, &fields, len, out)?;
         self.encode_tcp(out)
     }
 
@@ -162,6 +171,7 @@ fn parse_ip(packet: &[u8], checksums: Checksums) -> Result<(Segment, Range<usize
     let (mut segment, header_len) =
         parse_tcp(ip.src, ip.dst, tcp, checksums).map_err(|e| e.shifted(ip.header_len))?;
     (segment.dscp, segment.ecn) = (ip.dscp, ip.ecn);
+    segment.flow_label = ip.fields.flow_label;
     Ok((segment, ip.header_len + header_len..ip.total_len))
 }
 
@@ -209,6 +219,7 @@ fn parse_tcp(
         urgent: u16_at(18),
         ecn: Ecn::NotEct,
         dscp: 0,
+        flow_label: 0,
         options: Options::parse(&tcp[FIXED_LEN..header_len], flags)
             .map_err(|e| e.shifted(FIXED_LEN))?,
         payload: Payload::EMPTY,

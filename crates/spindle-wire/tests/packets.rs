@@ -390,6 +390,29 @@ fn ip_fields_survive_encoding_and_parsing() {
 }
 
 #[test]
+fn flow_label_of_a_segment_is_sent_over_ipv6_and_not_over_ipv4() {
+    let label = 0xa_bcde;
+    let labelled = |mut s: Segment| {
+        s.flow_label = label;
+        s
+    };
+    let fields = IpFields {
+        flow_label: 7,
+        ..IpFields::default()
+    };
+    let label_in = |s: &Segment| {
+        let p = s.to_packet(&fields).unwrap();
+        Segment::from_ip_slice(&p, Checksums::Verify)
+            .unwrap()
+            .flow_label
+    };
+    assert_eq!(label_in(&labelled(v6())), label);
+    assert_eq!(label_in(&v6()), 7, "label of the fields");
+    assert_eq!(label_in(&labelled(v4())), 0);
+    assert_eq!(packet(&labelled(v4())), packet(&v4()));
+}
+
+#[test]
 fn udp_datagrams_are_written_parsed_and_verified() {
     for (src, dst) in [("10.0.0.1:9", "10.0.0.2:10"), ("[::1]:9", "[::2]:10")] {
         let payload: Payload = Bytes::from_static(b"segment").into();
@@ -441,6 +464,10 @@ fn flow_hash_spreads_ports_and_differs_by_direction() {
     assert_ne!(flow_hash(a, b, 6), flow_hash(b, a, 6));
     assert_ne!(flow_hash(a, b, 6), flow_hash(a, b, 17));
     assert_ne!(v6().flow_hash(), v4().flow_hash());
+    let mut labelled = v4();
+    labelled.flow_label = 1;
+    assert_ne!(labelled.flow_hash(), v4().flow_hash());
+    assert_eq!(labelled.flow_key(), v4().flow_key());
     // Consecutive ports over 8 next hops, by low bits and by high bits: 1000 each, within five standard
     // deviations (of a binomial: 29.6).
     for shift in [0, 61] {

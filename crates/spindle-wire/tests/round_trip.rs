@@ -226,21 +226,27 @@ fn segment() -> impl Strategy<Value = Segment> {
         Just(Flags::ACK)
     ];
     let numbers = any::<(u32, u32, u16, u16, u8, u8)>();
+    let labels = prop_oneof![Just(0), 0u32..1 << 20];
     flags.prop_flat_map(move |flags| {
-        (endpoints(), numbers, options(flags), payload()).prop_map(
-            move |((src, dst), (seq, ack, window, urgent, ecn, dscp), options, payload)| Segment {
-                src,
-                dst,
-                seq: SeqNumber(seq),
-                ack: SeqNumber(ack),
-                flags,
-                window,
-                urgent,
-                ecn: Ecn::from_bits(ecn),
-                dscp: dscp & 0x3f,
-                options,
-                payload,
-                segment_size: 0,
+        let label = labels.clone();
+        (endpoints(), numbers, label, options(flags), payload()).prop_map(
+            move |((src, dst), (seq, ack, window, urgent, ecn, dscp), label, options, payload)| {
+                Segment {
+                    src,
+                    dst,
+                    seq: SeqNumber(seq),
+                    ack: SeqNumber(ack),
+                    flags,
+                    window,
+                    urgent,
+                    ecn: Ecn::from_bits(ecn),
+                    dscp: dscp & 0x3f,
+                    // IPv4 has no flow label.
+                    flow_label: if src.addr.is_ipv6() { label } else { 0 },
+                    options,
+                    payload,
+                    segment_size: 0,
+                }
             },
         )
     })
@@ -293,7 +299,7 @@ proptest! {
         s.encode_tcp(&mut tcp).unwrap();
         prop_assert!(packet.ends_with(&tcp));
         let read = Segment::from_tcp((s.src.addr, s.dst.addr), s.ecn, &tcp.into(), Checksums::Verify);
-        s.dscp = 0;
+        (s.dscp, s.flow_label) = (0, 0);
         prop_assert_eq!(read, Ok(with_real_bytes(s)));
     }
 

@@ -149,7 +149,7 @@ impl Pending {
             && s.seq == self.next
             && s.ack == f.ack
             && s.window == f.window
-            && (s.dscp, s.ecn) == (f.dscp, f.ecn)
+            && (s.dscp, s.ecn, s.flow_label) == (f.dscp, f.ecn, f.flow_label)
             && s.flags.0 & !Flags::PSH.0 == f.flags.0 & !Flags::PSH.0
             && s.options == f.options
             && self.pieces.len() < MAX_PIECES
@@ -286,6 +286,7 @@ mod tests {
         assert_eq!(changed(|s| s.payload = Payload::Length(1001)), 2);
         assert_eq!(changed(|s| s.ecn = spindle_wire::Ecn::Ect0), 2);
         assert_eq!(changed(|s| s.dscp = 18), 2);
+        assert_eq!(changed(|s| s.flow_label = 1), 2);
     }
 
     #[test]
