@@ -10,7 +10,7 @@ use spindle_units::Duration;
 
 use crate::congestion::{ControllerFactory, Reno};
 use crate::path_manager::{Passive, PathManager};
-use crate::recovery::RecoveryFactory;
+use crate::recovery::{RecoveryBudget, RecoveryFactory};
 use crate::scheduler::{MinRtt, SchedulerFactory};
 use crate::stage::StageFactory;
 use crate::stage::coding::CodingConfig;
@@ -30,6 +30,9 @@ pub struct Config {
     pub multipath: Option<MultipathConfig>,
     /// Proactive recovery; none by default.
     pub recovery: Option<Arc<dyn RecoveryFactory>>,
+    /// Limit of the bytes that proactive recovery may send, whatever the policy requests. `None`, the default,
+    /// is no limit.
+    pub recovery_budget: Option<RecoveryBudget>,
     /// The stage between a subflow and the wire. `None`, the default, forwards segments unchanged.
     pub stage: Option<Arc<dyn StageFactory>>,
     /// Coding of short flows (CAPS). It is used only over plain TCP, without another stage, and if the peer
@@ -158,6 +161,7 @@ impl Default for Config {
             congestion: Arc::new(Reno),
             multipath: None,
             recovery: None,
+            recovery_budget: None,
             stage: None,
             coding: None,
         }

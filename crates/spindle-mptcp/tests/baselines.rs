@@ -5,7 +5,9 @@ mod support;
 
 use std::sync::Arc;
 
-use spindle_mptcp::recovery::{Action, Capabilities, Recovery, RecoveryFactory, View};
+use spindle_mptcp::recovery::{
+    Action, Capabilities, Recovery, RecoveryBudget, RecoveryFactory, View,
+};
 use spindle_mptcp::{Config, ConnectionInfo, Event, Handle, InitialWindow, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Flags, Payload};
@@ -277,4 +279,45 @@ fn recovery_timer_that_is_always_due_does_not_stop_the_transfer() {
     }
     let restless = transfer.run().took;
     assert_eq!(restless, Transfer::of("mptcp", 60_000, &[3]).run().took);
+}
+
+#[test]
+fn policy_whose_every_action_the_budget_refuses_changes_nothing_and_ends() {
+    for name in ["fuso", "cofuso", "deadline-reinjection", "proactive"] {
+        let mut transfer = Transfer::of(name, 60_000, &[3]);
+        let mut without = Transfer::of(name, 60_000, &[3]);
+        for k in 0..2 {
+            transfer.configs[k].recovery_budget = Some(RecoveryBudget {
+                per_mille: 0,
+                depth: 0,
+            });
+            without.configs[k].recovery = Some(Arc::new(Restless));
+        }
+        let o = transfer.run();
+        let (total, data) = (o.sender.total, o.sender.data);
+        assert_eq!((total.recoveries, data.budget_spent), (0, 0), "{name}");
+        assert!(data.budget_refused > 0, "{name}");
+        if name != "cofuso" {
+            // CoFUSO's data segments leave room for the header of a parity.
+            assert_eq!(o.took, without.run().took, "{name}");
+        }
+    }
+}
+
+#[test]
+fn budget_of_a_share_lets_recovery_spend_its_depth_and_the_share() {
+    let spent = |per_mille, depth| {
+        let mut transfer = Transfer::of("proactive", 100_000, &[]);
+        for c in &mut transfer.configs {
+            c.recovery_budget = Some(RecoveryBudget { per_mille, depth });
+        }
+        let o = transfer.run();
+        let spent = o.sender.data.budget_spent;
+        assert_eq!(spent, o.sender.total.bytes_recovery);
+        spent
+    };
+    assert_eq!(spent(1000, 10_000), 100_000, "every byte twice");
+    // Each copy costs a whole segment of 1400 bytes, so less than that is left at the end.
+    let tenth = spent(100, 3_000);
+    assert!(tenth > 13_000 - 1_400 && tenth <= 13_000, "{tenth}");
 }

@@ -5,6 +5,7 @@
 
 mod support;
 
+use spindle_mptcp::recovery::RecoveryBudget;
 use support::networks::{asked_for, try_networks};
 use support::scenario::scenario;
 
@@ -23,5 +24,18 @@ fn with_checksums_every_byte_arrives_once_although_a_middlebox_changes_payload()
     let one_in_six = asked_for(NETWORKS).div_ceil(6);
     try_networks(one_in_six, 0, &scenario(true), |s| {
         s.run(true);
+    });
+}
+
+#[test]
+fn recovery_bytes_stay_within_the_share_of_new_bytes_and_the_depth_at_any_time() {
+    let one_in_three = asked_for(NETWORKS).div_ceil(3);
+    try_networks(one_in_three, 31, &scenario(false), |s| {
+        let budget = RecoveryBudget {
+            per_mille: [0, 10, 50, 200][s.paths.len() - 1],
+            depth: [0, 1460, 9_000, 60_000][s.ends[0].loss_bits as usize % 4],
+        };
+        let mut run = s.prepare_with(true, |_, config| config.recovery_budget = Some(budget));
+        s.finish(&mut run);
     });
 }

@@ -231,6 +231,13 @@ pub(super) const VARIANTS: &[Group] = &[
         ],
     ),
     group(
+        "any recovery policy",
+        &[(
+            "budget-N",
+            "recovery sends at most N % of the new bytes, and 9000",
+        )],
+    ),
+    group(
         "CoFUSO",
         &[
             ("fixed-N", "N % parities"),

@@ -24,6 +24,12 @@ pub struct DataCounters {
     /// Segments queued for reinjection because a subflow had acknowledged them and the DATA_ACK did not
     /// advance.
     pub undelivered: u64,
+    /// Payload bytes of copies, repeats and parities that were paid from the recovery budget
+    /// ([`crate::Config::recovery_budget`]). 0 without a budget.
+    pub budget_spent: u64,
+    /// Payload bytes of the recovery policy's requests that the budget refused. A policy that requests the same
+    /// bytes again is counted again.
+    pub budget_refused: u64,
     /// Subflows penalised.
     pub penalties: u64,
     /// Mappings with a wrong DSS checksum.

@@ -11,8 +11,8 @@ use super::transmit::Purpose;
 use crate::config::Config;
 use crate::ranges::Ranges;
 use crate::recovery::{
-    Action, DropView, Prospect, Recovery, RecoveryReceiver, RunView, SegmentView, SubflowView,
-    Triggers, View, Window,
+    Action, Bucket, DropView, Prospect, Recovery, RecoveryReceiver, RunView, SegmentView,
+    SubflowView, Triggers, View, Window,
 };
 use crate::secrets::Generator;
 use crate::subflow::scoreboard::Scoreboard;
@@ -65,6 +65,8 @@ pub(super) struct PolicyDriver {
     pub(super) copied: Copied,
     /// Scratch list of the subflow views that are shown to the policy.
     pub(super) views: Vec<SubflowView>,
+    /// What is left of the recovery budget, if there is one.
+    bucket: Option<Bucket>,
 }
 
 impl PolicyDriver {
@@ -78,6 +80,7 @@ impl PolicyDriver {
             rested: None,
             copied: Copied::default(),
             views: Vec::new(),
+            bucket: config.recovery_budget.map(Bucket::new),
         }
     }
 }
@@ -123,6 +126,7 @@ impl Connection {
             outstanding: marks.any(Marks::OUTSTANDING),
             room: sums.in_flight < sums.cwnd,
         };
+        self.refill_budget();
         let (done, paced);
         if self.policy.sender.as_ref()?.is_interested(&prospect) {
             paced = self.draw_view(now);
@@ -132,6 +136,7 @@ impl Connection {
                 new_data: prospect.new_data,
                 window_blocked: prospect.window_blocked,
                 decodes: self.sends_blocks(),
+                budget_left: self.policy.bucket.map(|b| b.left()),
                 subflows: &self.policy.views,
             };
             let action = self.policy.sender.as_mut()?.on_opportunity(&view);
@@ -258,7 +263,38 @@ impl Connection {
         any
     }
 
+    /// Adds to the recovery budget what the new data sent so far have earned.
+    #[inline]
+    fn refill_budget(&mut self) {
+        if let Some(bucket) = &mut self.policy.bucket {
+            let assigned = self.scheduling.assigned.total();
+            bucket.refill(self.send.nxt.since_start().saturating_sub(assigned));
+        }
+    }
+
+    /// Whether the recovery budget allows an action that sends `bytes` of payload. If not, the bytes are counted
+    /// as refused.
+    pub(super) fn budget_allows(&mut self, bytes: u64) -> bool {
+        let allows = self.policy.bucket.is_none_or(|b| bytes <= b.left());
+        if !allows {
+            self.counters.budget_refused += bytes;
+        }
+        allows
+    }
+
+    /// Carries out an action and pays for it from the budget. Returns the segment, if the action was not refused.
     fn carry_out(&mut self, now: Instant, action: Action) -> Option<(SubflowId, Segment)> {
+        let is_repair = matches!(action, Action::Repair { .. });
+        let sent = self.try_action(now, action)?;
+        if let Some(bucket) = self.policy.bucket.as_mut().filter(|_| !is_repair) {
+            let bytes = sent.1.payload.len() as u64;
+            bucket.spend(bytes);
+            self.counters.budget_spent += bytes;
+        }
+        Some(sent)
+    }
+
+    fn try_action(&mut self, now: Instant, action: Action) -> Option<(SubflowId, Segment)> {
         match action {
             Action::Nothing => None,
             Action::Copy {
@@ -277,6 +313,9 @@ impl Connection {
                 let sent = self.subflows[i].tx.board.get(position)?;
                 let len = sent.payload.len() as u64;
                 if window == Window::Inside && !self.subflows[i].tx.has_room(len) {
+                    return None;
+                }
+                if !self.budget_allows(len) {
                     return None;
                 }
                 let (id, mut seg) = self.repeat(now, i, position, SendKind::Repeat)?;
@@ -369,6 +408,9 @@ impl Connection {
         target.tx.check_idle(now);
         let len = payload.len() as u64;
         if len > target.tx.window_room() || window == Window::Inside && !target.tx.has_room(len) {
+            return None;
+        }
+        if !self.budget_allows(len) {
             return None;
         }
         self.subflows[w].tx.board.protect(start);

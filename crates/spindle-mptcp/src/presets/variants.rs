@@ -11,8 +11,8 @@ use crate::config::{Config, MultipathConfig};
 use crate::congestion::{self, ControllerFactory, Dctcp, SlowStartExit};
 use crate::path_manager::{self, PathManager};
 use crate::recovery::{
-    CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, Proactive, RecoveryFactory,
-    WorstOf,
+    CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, Proactive, RecoveryBudget,
+    RecoveryFactory, WorstOf,
 };
 use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
@@ -274,6 +274,12 @@ fn with_fuso(config: &mut Config) -> bool {
     multipath(config, |m| m.early_dsn_delivery = true)
 }
 
+/// Limits the bytes of recovery to a share of new data, if there is a recovery policy.
+fn budget(config: &mut Config, percent: u32) -> bool {
+    config.recovery_budget = Some(RecoveryBudget::percent(percent));
+    config.recovery.is_some()
+}
+
 fn tlp_floor(config: &mut Config) -> bool {
     let probe = config.loss.tail_loss_probe.as_mut();
     probe.map(|p| p.floor = Duration::from_millis(10)).is_some()
@@ -500,6 +506,18 @@ const OTHERS: &[Other] = others! {
         |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
+    "budget-1", "recovery sends at most 1 % of the bytes of new data, and 9000 bytes (our choice)",
+        |c| budget(c, 1);
+    "budget-2", "recovery sends at most 2 % of the bytes of new data, and 9000 bytes (our choice)",
+        |c| budget(c, 2);
+    "budget-5", "recovery sends at most 5 % of the bytes of new data, and 9000 bytes (our choice)",
+        |c| budget(c, 5);
+    "budget-10", "recovery sends at most 10 % of the bytes of new data, and 9000 bytes (our choice)",
+        |c| budget(c, 10);
+    "budget-20", "recovery sends at most 20 % of the bytes of new data, and 9000 bytes (our choice)",
+        |c| budget(c, 20);
+    "budget-50", "recovery sends at most 50 % of the bytes of new data, and 9000 bytes (our choice)",
+        |c| budget(c, 50);
 };
 
 /// Does not round r in equation 4. Units of another size do not use the equation.
@@ -589,6 +607,7 @@ mod tests {
             ("fuso", "at-window"),
             ("tcp", "k-10"),
             ("caps", "ordered"),
+            ("mptcp", "budget-5"),
             ("mmptcp", "ordered"),
         ] {
             let v = variant(name).expect(name);

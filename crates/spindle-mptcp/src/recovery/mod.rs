@@ -1,9 +1,10 @@
 //! The recovery interface: proactive loss recovery as a policy, separate from the transport.
 //!
 //! A [`Recovery`] policy is asked whenever the connection may send and has nothing more urgent to do. It sees
-//! the subflows read-only and answers with an [`Action`]. The core carries out the action, enforces the window
-//! and the at-most-once rule, and never lets a policy change congestion state.
+//! the subflows read-only and answers with an [`Action`]. The core carries out the action, enforces the window,
+//! the at-most-once rule and the cost budget, and never lets a policy change congestion state.
 
+mod budget;
 mod choice;
 mod cofuso;
 mod condition;
@@ -20,6 +21,8 @@ use std::sync::Arc;
 
 use spindle_units::{Duration, Instant};
 
+pub(crate) use budget::Bucket;
+pub use budget::RecoveryBudget;
 pub use choice::WorstOf;
 pub use cofuso::{CoFuso, CodingRate};
 pub use condition::PathQuality;
@@ -168,6 +171,9 @@ pub struct View<'a> {
     pub window_blocked: bool,
     /// The peer decodes parities of blocks, so [`Action::BlockParity`] may be requested.
     pub decodes: bool,
+    /// Payload bytes that recovery may still cost now ([`crate::Config::recovery_budget`]). `None` if there is
+    /// no budget. An action that costs more is refused.
+    pub budget_left: Option<u64>,
     /// The subflows in order of identifier.
     pub subflows: &'a [SubflowView],
 }
@@ -449,6 +455,7 @@ pub(crate) mod tests {
             new_data,
             window_blocked: false,
             decodes: false,
+            budget_left: None,
             subflows,
         }
     }

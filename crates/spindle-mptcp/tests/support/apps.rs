@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spindle_mptcp::recovery::RecoveryBudget;
 use spindle_mptcp::{
     CloseReason, Config, ConnectionInfo, DataOffset, Event, Handle, SendKind, SubflowId,
     TraceEvent, TraceKind,
@@ -98,6 +99,8 @@ pub(crate) struct Run {
     pub(crate) buffers: [(usize, usize); 2],
     /// Whether to check that new data are sent before proactive recovery.
     pub(crate) new_data_first: bool,
+    /// The recovery budget of each side.
+    budgets: [Option<RecoveryBudget>; 2],
     seen: usize,
 }
 
@@ -117,6 +120,7 @@ impl Run {
             let t = &configs[k].tcp;
             (t.send_buffer, t.receive_buffer)
         });
+        let budgets = [0, 1].map(|k: usize| configs[k].recovery_budget);
         let [client, server] = configs.map(Arc::new);
         net.stacks[SERVER].listen(ends.1, server).expect("free");
         let h = net.stacks[CLIENT]
@@ -134,6 +138,7 @@ impl Run {
             steps: 0,
             buffers,
             new_data_first: true,
+            budgets,
             seen: 0,
         };
         run.begin(CLIENT, h);
@@ -407,6 +412,7 @@ impl Run {
             };
             let readable = self.net.stacks[side].readable(h);
             judge::at_any_moment(&info, readable, self.buffers[side]);
+            judge::inside_budget(&info, self.budgets[side]);
             let (segments, bytes) = self.net.data_sent[side];
             let coding = &info.coding;
             let seen = (segments + coding.packets_coded, self.net.coded_sent[side]);

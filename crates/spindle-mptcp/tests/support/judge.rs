@@ -1,5 +1,6 @@
 //! Invariants that must hold at every moment, and when a run is over.
 
+use spindle_mptcp::recovery::RecoveryBudget;
 use spindle_mptcp::{CloseReason, ConnectionInfo, SendKind, TraceEvent, TraceKind};
 use spindle_units::{Duration, Instant};
 
@@ -26,6 +27,19 @@ pub(crate) fn at_any_moment(info: &ConnectionInfo, readable: u64, buffers: (usiz
     for s in &info.subflows {
         assert!(s.cwnd >= s.mss, "a window of a segment at least: {s:#?}");
     }
+}
+
+/// Checks that proactive recovery stays within its budget, and that exactly its bytes are paid for. Bytes of
+/// coding are not the recovery policy's.
+pub(crate) fn inside_budget(info: &ConnectionInfo, budget: Option<RecoveryBudget>) {
+    let Some(budget) = budget else {
+        assert_eq!((info.data.budget_spent, info.data.budget_refused), (0, 0));
+        return;
+    };
+    let recovery = info.total.bytes_recovery - info.coding.extra_bytes;
+    assert_eq!(recovery, info.data.budget_spent, "{info:#?}");
+    let most = info.sent * u64::from(budget.per_mille) + budget.depth * 1000;
+    assert!(recovery * 1000 <= most, "beyond the budget: {info:#?}");
 }
 
 /// Checks a run that is over.

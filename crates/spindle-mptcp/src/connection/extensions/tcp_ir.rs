@@ -170,7 +170,7 @@ impl Connection {
         let symbol = Xor::new().encode(shape, 0, &sources).ok()?;
         let lengths = u16::try_from(symbol.label.len).ok()?;
         let payload = payload_of(symbol.content);
-        if payload.len() as u64 > sf.tx.mss {
+        if payload.len() as u64 > sf.tx.mss || !self.budget_allows(payload.len() as u64) {
             return None;
         }
         let option = ParityOption::Parity {
@@ -179,7 +179,7 @@ impl Connection {
             span: u32::try_from(span).ok()?,
             lengths,
         };
-        sf.tx.count_parity(payload.len() as u64);
+        self.subflows[i].tx.count_parity(payload.len() as u64);
         let len = payload.len() as u32;
         let offset = self.offset_at(i, start);
         let kind = TraceKind::Sent {

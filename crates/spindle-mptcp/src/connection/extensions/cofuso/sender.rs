@@ -170,6 +170,9 @@ impl Connection {
         let (w, b) = (self.index(request.of)?, self.index(request.on)?);
         let name = self.name_of(&self.subflows[w])?;
         if request.index == 0 {
+            if !self.budget_allows_block(w, request)? {
+                return None;
+            }
             let block = self.make_block(w, request)?;
             if !self.has_room_for(now, b, block.symbols.first()?.as_ref()?) {
                 return None;
@@ -186,7 +189,8 @@ impl Connection {
         let same = |o: &Open| (o.of, o.first) == (request.of, request.first);
         let at = open.iter().position(same)?;
         let symbol = open[at].symbols.get(request.index)?.clone()?;
-        if !self.has_room_for(now, b, &symbol) {
+        let cost = (ParityHeader::LEN + symbol.content.len()) as u64;
+        if !self.has_room_for(now, b, &symbol) || !self.budget_allows(cost) {
             return None;
         }
         let block = &mut self.extensions.parities.blocks.as_mut()?.open[at];
@@ -212,6 +216,19 @@ impl Connection {
         };
         let payload = with_header(header.to_bytes(), payload_of(symbol.content));
         Some(self.carry(now, b, (offset, coded), header.to_bytes(), payload))
+    }
+
+    /// Whether the recovery budget allows the first parity of a new block of subflow `w`. This is checked before
+    /// the block is encoded. A parity is as long as the longest packet of its block and the header. `None` if
+    /// there can be no such block.
+    fn budget_allows_block(&mut self, w: usize, request: &ParityRequest) -> Option<bool> {
+        if self.config.recovery_budget.is_none() {
+            return Some(true);
+        }
+        let board = &self.subflows[w].tx.board;
+        let members = board.block(request.first, request.segments)?;
+        let longest = members.map(|s| s.payload.len()).max()?;
+        Some(self.budget_allows((ParityHeader::LEN + longest) as u64))
     }
 
     /// Reads the packets of a new block of subflow `w` and makes its parities.
