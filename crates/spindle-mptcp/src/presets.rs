@@ -1,6 +1,7 @@
 //! The papers' transports as configurations.
 
 mod coded;
+mod published;
 mod scattered;
 mod variants;
 
@@ -239,7 +240,8 @@ fn base_preset(name: &str) -> Option<Preset> {
             }
             None => {
                 let others = || coded::preset(name).or_else(|| numbered(name));
-                scattered::preset(name).or_else(others)?
+                let published = || published::preset(name).or_else(others);
+                scattered::preset(name).or_else(published)?
             }
         },
     };
@@ -366,6 +368,22 @@ pub const PRESETS: &[PresetName] = &[
     plain(
         "caps-dark",
         "`caps` that codes the first 100 KB of every flow",
+    ),
+    plain(
+        "xlink",
+        "MPTCP with XLINK's re-injection, switched by a message's deadline",
+    ),
+    plain(
+        "autorec",
+        "`rack` that repeats retransmissions while there are no new data",
+    ),
+    plain(
+        "hairpin",
+        "`rack` with more copies of a retransmission near a deadline",
+    ),
+    plain(
+        "cloudburst",
+        "`tcp` over coded packets for the first 100 KB, for the balancer `rps`",
     ),
     family(
         "oracle",
@@ -565,6 +583,7 @@ mod tests {
             scattered::NAMES
                 .iter()
                 .chain(&coded::NAMES)
+                .chain(&published::NAMES)
                 .all(|name| names.iter().any(|n| n == name))
         );
         assert!(names.iter().all(|name| preset(name).is_some()));

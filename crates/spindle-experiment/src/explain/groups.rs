@@ -68,6 +68,10 @@ pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
     ),
     ("CAPS", &["caps", "caps-dark"]),
     (
+        "recovery schemes of other publications",
+        &["xlink", "autorec", "hairpin", "cloudburst"],
+    ),
+    (
         "bounds, which no protocol can reach",
         &["oracle", "oracle-N"],
     ),
@@ -232,11 +236,15 @@ pub(super) const VARIANTS: &[Group] = &[
     ),
     group(
         "any recovery policy",
-        &[(
-            "budget-N",
-            "recovery sends at most N % of the new bytes, and 9000",
-        )],
+        &[
+            (
+                "budget-N",
+                "recovery sends at most N % of the new bytes, and 9000",
+            ),
+            ("no-budget", "recovery has no budget"),
+        ],
     ),
+    group("XLINK", &[("no-thresholds", "re-injection is always on")]),
     group(
         "CoFUSO",
         &[

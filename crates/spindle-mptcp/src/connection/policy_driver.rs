@@ -11,8 +11,8 @@ use super::transmit::Purpose;
 use crate::config::Config;
 use crate::ranges::Ranges;
 use crate::recovery::{
-    Action, Bucket, DropView, Prospect, Recovery, RecoveryReceiver, RunView, SegmentView,
-    SubflowView, Triggers, View, Window,
+    Action, Bucket, DropView, MessageHints, MessageView, Prospect, Recovery, RecoveryReceiver,
+    RunView, SegmentView, SubflowView, Triggers, View, Window,
 };
 use crate::secrets::Generator;
 use crate::subflow::scoreboard::Scoreboard;
@@ -67,6 +67,8 @@ pub(super) struct PolicyDriver {
     pub(super) views: Vec<SubflowView>,
     /// What is left of the recovery budget, if there is one.
     bucket: Option<Bucket>,
+    /// The message that the application described last, if it did.
+    message: Option<MessageView>,
 }
 
 impl PolicyDriver {
@@ -81,11 +83,19 @@ impl PolicyDriver {
             copied: Copied::default(),
             views: Vec::new(),
             bucket: config.recovery_budget.map(Bucket::new),
+            message: None,
         }
     }
 }
 
 impl Connection {
+    /// The application describes the message that it writes from now on.
+    pub(crate) fn set_message(&mut self, hints: MessageHints) {
+        let start = self.send.written;
+        let message = MessageView { hints, start };
+        self.policy.message = (hints != MessageHints::default()).then_some(message);
+    }
+
     /// Asks a policy whose actions are immediate, before further new data are sent.
     pub(super) fn immediate_recovery(&mut self, now: Instant) -> Option<(SubflowId, Segment)> {
         if self
@@ -137,6 +147,7 @@ impl Connection {
                 window_blocked: prospect.window_blocked,
                 decodes: self.sends_blocks(),
                 budget_left: self.policy.bucket.map(|b| b.left()),
+                message: self.policy.message.filter(|m| !m.ends_by(self.send.una)),
                 subflows: &self.policy.views,
             };
             let action = self.policy.sender.as_mut()?.on_opportunity(&view);
@@ -451,6 +462,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
         retransmitted: c.retransmissions,
         since_retransmission: c.since_retransmission,
         srtt: s.tx.srtt(),
+        rttvar: s.tx.rtt.variation(),
         cwnd: s.tx.cc.cwnd(),
         in_flight: s.tx.in_flight(),
         window_room: s.tx.window_room(),

@@ -625,6 +625,7 @@ mod tests {
             retransmitted: 0,
             since_retransmission: 0,
             srtt: None,
+            rttvar: None,
             cwnd: s.tx.cc.cwnd(),
             in_flight: s.tx.in_flight(),
             window_room: s.tx.window_room(),

@@ -8,6 +8,7 @@ mod cookie;
 mod counters;
 mod event;
 mod hashes;
+mod message;
 mod path_memory;
 mod path_mtu;
 mod ports;

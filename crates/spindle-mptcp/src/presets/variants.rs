@@ -12,7 +12,7 @@ use crate::congestion::{self, ControllerFactory, Dctcp, SlowStartExit};
 use crate::path_manager::{self, PathManager};
 use crate::recovery::{
     CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, Proactive, RecoveryBudget,
-    RecoveryFactory, WorstOf,
+    RecoveryFactory, WorstOf, Xlink,
 };
 use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
@@ -506,6 +506,12 @@ const OTHERS: &[Other] = others! {
         |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
+    "no-budget", "recovery has no budget",
+        |c| c.recovery_budget.take().is_some();
+    "no-thresholds", "XLINK's re-injection is always on (Zheng et al., SIGCOMM 2021, without QoE control)",
+        |c| recovery(c, |x: &mut Xlink| {
+            (x.low, x.high) = (Duration::MAX, Duration::MAX);
+        });
     "budget-1", "recovery sends at most 1 % of the bytes of new data, and 9000 bytes (our choice)",
         |c| budget(c, 1);
     "budget-2", "recovery sends at most 2 % of the bytes of new data, and 9000 bytes (our choice)",
@@ -544,6 +550,7 @@ mod tests {
                 "authors-proactive" => of("proactive"),
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
+                "no-budget" | "no-thresholds" => of("xlink"),
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
                     of("mmptcp")
@@ -608,6 +615,8 @@ mod tests {
             ("tcp", "k-10"),
             ("caps", "ordered"),
             ("mptcp", "budget-5"),
+            ("fuso", "no-budget"),
+            ("fuso", "no-thresholds"),
             ("mmptcp", "ordered"),
         ] {
             let v = variant(name).expect(name);

@@ -4,23 +4,29 @@
 //! the subflows read-only and answers with an [`Action`]. The core carries out the action, enforces the window,
 //! the at-most-once rule and the cost budget, and never lets a policy change congestion state.
 
+mod autorec;
 mod budget;
 mod choice;
 mod cofuso;
 mod condition;
 mod deadline;
 mod fuso;
+mod hairpin;
+mod message;
 mod metric;
 mod oracle;
 mod pinned_worst_path;
 mod proactive;
+mod replicas;
 mod tcp_ir;
+mod xlink;
 
 use std::any::Any;
 use std::sync::Arc;
 
 use spindle_units::{Duration, Instant};
 
+pub use autorec::AutoRec;
 pub(crate) use budget::Bucket;
 pub use budget::RecoveryBudget;
 pub use choice::WorstOf;
@@ -28,11 +34,14 @@ pub use cofuso::{CoFuso, CodingRate};
 pub use condition::PathQuality;
 pub use deadline::DeadlineReinjection;
 pub use fuso::Fuso;
+pub use hairpin::Hairpin;
+pub use message::{MessageHints, MessageView};
 pub use metric::{MetricKind, PathMetric};
 pub use oracle::Oracle;
 pub use pinned_worst_path::PinnedWorstPath;
 pub use proactive::Proactive;
 pub use tcp_ir::TcpIr;
+pub use xlink::Xlink;
 
 pub use crate::types::Eligibility;
 use crate::types::{DataOffset, SubflowId, SubflowPosition};
@@ -114,6 +123,8 @@ pub struct SubflowView {
     pub since_retransmission: u64,
     /// Smoothed round-trip time, if measured.
     pub srtt: Option<Duration>,
+    /// Round-trip time variation (RFC 6298, section 2), if measured.
+    pub rttvar: Option<Duration>,
     /// Congestion window in bytes.
     pub cwnd: u64,
     /// Bytes in flight.
@@ -139,6 +150,12 @@ impl SubflowView {
     pub fn has_room(&self, bytes: u64) -> bool {
         let fits = self.in_flight + bytes <= self.cwnd && bytes <= self.window_room;
         self.usable && !self.paced && fits
+    }
+
+    /// Retransmissions by the subflow's own TCP over all segments sent, an estimate of the loss rate. 0 before
+    /// the first segment.
+    pub fn retransmission_rate(&self) -> f64 {
+        self.retransmitted as f64 / self.sent.max(1) as f64
     }
 }
 
@@ -174,6 +191,9 @@ pub struct View<'a> {
     /// Payload bytes that recovery may still cost now ([`crate::Config::recovery_budget`]). `None` if there is
     /// no budget. An action that costs more is refused.
     pub budget_left: Option<u64>,
+    /// What the application says about the message that it is writing or wrote last. `None` if it says nothing,
+    /// or if the message has been acknowledged.
+    pub message: Option<MessageView>,
     /// The subflows in order of identifier.
     pub subflows: &'a [SubflowView],
 }
@@ -435,6 +455,7 @@ pub(crate) mod tests {
             retransmitted: 0,
             since_retransmission: 5,
             srtt: Some(Duration::from_micros(280)),
+            rttvar: Some(Duration::from_micros(20)),
             cwnd: 10_000,
             in_flight: 0,
             window_room: u64::MAX,
@@ -456,6 +477,7 @@ pub(crate) mod tests {
             window_blocked: false,
             decodes: false,
             budget_left: None,
+            message: None,
             subflows,
         }
     }

@@ -74,6 +74,11 @@ impl RttEstimator {
         self.smoothed
     }
 
+    /// The mean deviation, if an RTT was measured (RFC 6298: RTTVAR).
+    pub(crate) fn variation(&self) -> Option<Duration> {
+        self.smoothed.map(|_| self.variation)
+    }
+
     pub(crate) fn minimum(&self) -> Option<Duration> {
         self.minimum
     }

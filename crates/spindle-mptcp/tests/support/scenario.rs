@@ -40,6 +40,10 @@ pub(crate) const NAMES: &[&str] = &[
     "cofuso",
     "cofuso-xor",
     "caps-dark",
+    "xlink",
+    "autorec",
+    "hairpin",
+    "cloudburst",
 ];
 
 /// A path, with probabilities per mille and times in microseconds.
@@ -428,7 +432,7 @@ impl Scenario {
     pub(crate) fn finish(&self, run: &mut Run) {
         run.finish(LIMIT);
         judge::at_the_end(run, USER_TIMEOUT);
-        let once = ["fuso", "cofuso", "deadline"];
+        let once = ["fuso", "cofuso", "deadline", "xlink"];
         if once.iter().any(|n| NAMES[self.preset].starts_with(n)) {
             judge::copied_once(run, super::CLIENT);
             judge::copied_once(run, super::SERVER);
