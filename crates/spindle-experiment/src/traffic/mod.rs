@@ -15,6 +15,7 @@ mod observe;
 mod plan;
 mod read;
 mod requests;
+mod trace;
 mod transfers;
 
 use std::any::Any;
@@ -40,6 +41,7 @@ pub use plan::{
 };
 pub use read::{load, observe};
 pub use requests::{Arrivals, Background, Connections, Pairing, Requests};
+pub use trace::Trace;
 pub use transfers::{Draw, TrafficMatrix, TransferArrivals, Transfers};
 
 type Result<T> = std::result::Result<T, ExperimentError>;
@@ -168,6 +170,7 @@ pub fn built_in() -> Catalog<dyn TrafficKind> {
         none::register,
         transfers::register,
         mix::register,
+        trace::register,
         formula::register,
     ] {
         register(&mut catalog);
