@@ -23,7 +23,9 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
         return computed(root, section, context);
     }
     let topology = match root.section("topology")? {
-        Some(section) => topologies::read(section, context.registry.topologies())?,
+        Some(section) => {
+            topologies::read(section, context.registry.topologies(), context.directory)?
+        }
         None => return Err(root.error("topology", "missing, want a table with a name")),
     };
     let network = topology

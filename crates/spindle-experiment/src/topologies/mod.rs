@@ -9,11 +9,13 @@ mod custom;
 mod dual_homed;
 mod dumbbell;
 mod fat_tree;
+mod file;
 mod fuso_testbed;
 mod leaf_spine;
 mod links;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use spindle_fabric::{Network, NetworkError};
@@ -111,6 +113,20 @@ pub trait TopologyKind: Send + Sync {
         section: &Section<'_>,
         links: &LinkSettings,
     ) -> Result<Arc<dyn Topology>, ExperimentError>;
+
+    /// Like [`read`](Self::read), for topologies that read further files. Relative paths start from `directory`.
+    ///
+    /// # Errors
+    /// A value that is out of range, or a mistake in such a file.
+    fn read_from(
+        &self,
+        section: &Section<'_>,
+        links: &LinkSettings,
+        directory: &Path,
+    ) -> Result<Arc<dyn Topology>, ExperimentError> {
+        let _ = directory;
+        self.read(section, links)
+    }
 }
 
 /// The topologies that come with Spindle.
@@ -124,19 +140,21 @@ pub fn built_in() -> Catalog<dyn TopologyKind> {
         fat_tree::register,
         leaf_spine::register,
         dual_homed::register,
+        file::register,
     ] {
         register(&mut catalog);
     }
     catalog
 }
 
-/// Reads `[topology]`.
+/// Reads `[topology]`. Relative paths in it start from `directory`.
 ///
 /// # Errors
 /// A name that is not in the catalog, or a value that the topology does not accept.
 pub fn read(
     section: Section<'_>,
     catalog: &Catalog<dyn TopologyKind>,
+    directory: &Path,
 ) -> Result<NamedTopology, ExperimentError> {
     let _: String = section.need("name")?;
     let Some(entry) = catalog.choice(&section, "name")? else {
@@ -144,7 +162,7 @@ pub fn read(
     };
     let links = LinkSettings::read(&section, entry.item.defaults())?;
     refuse_without(&section, (&links, &*entry.item), catalog)?;
-    let topology = entry.item.read(&section, &links)?;
+    let topology = entry.item.read_from(&section, &links, directory)?;
     section.finish()?;
     Ok(NamedTopology {
         name: entry.name.clone(),
