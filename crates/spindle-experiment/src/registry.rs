@@ -686,6 +686,7 @@ mod tests {
             "caps-dark",
             "flowlet",
             "drill",
+            "conga",
             "mine",
             "ecmp-pq",
             "rps-pq",
@@ -695,6 +696,7 @@ mod tests {
             "caps-dark-pq",
             "flowlet-pq",
             "drill-pq",
+            "conga-pq",
             "mine-pq",
         ];
         assert_eq!(r.balancer_names(), expected);

@@ -84,9 +84,9 @@ pub mod topology;
 mod trace;
 
 pub use balance::{
-    Balancer, BalancerMaker, Balancing, Caps, CapsSettings, Classes, Drill, DrillSettings, Ecmp,
-    FORGET_AFTER, Flowlet, FlowletSettings, Freeway, FreewaySettings, Hop, MOST_FLOWS, Ports,
-    Presto, PrestoSettings, RandomSpray, SwitchInfo,
+    Balancer, BalancerMaker, Balancing, Caps, CapsSettings, Classes, Conga, CongaSettings,
+    CoordinatedMaker, Drill, DrillSettings, Ecmp, FORGET_AFTER, Flowlet, FlowletSettings, Freeway,
+    FreewaySettings, Hop, MOST_FLOWS, Ports, Presto, PrestoSettings, RandomSpray, SwitchInfo,
 };
 pub use error::NetworkError;
 pub use event::{EventQueue, HeapQueue, Wheel};

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{Outcome, Parcel, drain};
 use spindle_fabric::topology::LeafSpine;
 use spindle_fabric::{
-    Address, Balancer, Balancing, CapsSettings, EventQueue, FlowletSettings, FreewaySettings,
-    HeapQueue, Hop, LinkId, Network, Pending, PrestoSettings, Simulation, Wheel,
+    Address, Balancer, Balancing, CapsSettings, CongaSettings, DrillSettings, EventQueue,
+    FlowletSettings, FreewaySettings, HeapQueue, Hop, LinkId, Network, Pending, PrestoSettings,
+    Simulation, Wheel,
 };
 use spindle_units::{Duration, Instant};
 
@@ -22,6 +23,8 @@ fn all() -> Vec<Balancing> {
         Balancing::Caps(CapsSettings::default()),
         Balancing::Caps(CapsSettings::dark()),
         Balancing::Flowlet(FlowletSettings::default()),
+        Balancing::Drill(DrillSettings::default()),
+        Balancing::conga(CongaSettings::default()),
     ]
 }
 

@@ -354,4 +354,8 @@ pub(super) const BALANCERS: &[(&str, &str)] = &[
         "drill",
         "the shortest queue of two random paths and the last packet's best",
     ),
+    (
+        "conga",
+        "a flow that pauses for 500 us takes the least congested path",
+    ),
 ];

@@ -1,6 +1,7 @@
 //! Balancers: how a switch chooses among several next hops.
 
 mod caps;
+mod conga;
 mod drill;
 mod ecmp;
 mod flowlet;
@@ -10,7 +11,7 @@ mod presto;
 mod spray;
 
 /// The balancers that come with Spindle. A new one needs a line here and its `mod` line above.
-const BUILT_IN: [NamedBalancing; 8] = [
+const BUILT_IN: [NamedBalancing; 9] = [
     ecmp::BUILT_IN,
     spray::BUILT_IN,
     presto::BUILT_IN,
@@ -19,6 +20,7 @@ const BUILT_IN: [NamedBalancing; 8] = [
     caps::BUILT_IN_DARK,
     flowlet::BUILT_IN,
     drill::BUILT_IN,
+    conga::BUILT_IN,
 ];
 
 use std::fmt;
@@ -27,11 +29,13 @@ use std::sync::Arc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{Duration, Instant};
 
-use crate::port::Port;
+use crate::network::{Destination, NONE};
+use crate::port::{Port, SendingTimes};
 use crate::random::{Purpose, derive, stream};
 use crate::{Class, LinkId, NodeId};
 
 pub use caps::{Caps, CapsSettings, Classes};
+pub use conga::{Conga, CongaSettings};
 pub use drill::{Drill, DrillSettings};
 pub use ecmp::Ecmp;
 pub use flowlet::{Flowlet, FlowletSettings};
@@ -98,8 +102,22 @@ pub struct Hop<'a> {
     pub is_data: bool,
     /// Its length on the wire in bytes.
     pub wire_len: u32,
+    /// A number of the packet that no other packet in the network has at the same time. It is used again for a
+    /// later packet. Balancers can store under it what a packet carries from switch to switch.
+    pub packet: u32,
     /// The next hops.
     pub ports: Ports<'a>,
+    pub(crate) to: u32,
+    pub(crate) destinations: &'a [Destination],
+}
+
+impl Hop<'_> {
+    /// The number of the switch to which the packet's destination is connected. `None` if the destination is
+    /// connected to another host.
+    pub fn last_switch(&self) -> Option<u32> {
+        let switch = self.destinations.get(self.to as usize)?.switch;
+        (switch != NONE).then_some(switch)
+    }
 }
 
 /// The next hops, numbered from 0 in the order of their cables.
@@ -107,6 +125,7 @@ pub struct Hop<'a> {
 pub struct Ports<'a> {
     pub(crate) links: &'a [u32],
     pub(crate) ports: &'a [Port],
+    pub(crate) times: &'a SendingTimes,
     pub(crate) now: u64,
 }
 
@@ -134,6 +153,12 @@ impl Ports<'_> {
     /// The time in which the port would send everything that it holds now.
     pub fn backlog(&self, choice: usize) -> Duration {
         self.ports[self.links[choice] as usize].backlog(self.now)
+    }
+
+    /// The time in which the port sends a packet of `len` bytes.
+    pub fn sending_time(&self, choice: usize, len: u32) -> Duration {
+        let port = &self.ports[self.links[choice] as usize];
+        Duration::from_nanos(self.times.time(port.rate, len))
     }
 
     /// The number of packets offered to the port since the start.
@@ -172,6 +197,9 @@ impl SwitchInfo {
 /// A function that makes each switch's balancer.
 pub type BalancerMaker = dyn Fn(&SwitchInfo) -> Box<dyn Balancer> + Send + Sync;
 
+/// A function that makes a [`BalancerMaker`] for a simulation.
+pub type CoordinatedMaker = dyn Fn() -> Box<BalancerMaker> + Send + Sync;
+
 /// The balancer that the switches use.
 #[derive(Clone, Default)]
 pub enum Balancing {
@@ -197,6 +225,13 @@ pub enum Balancing {
         /// Makes the balancer of a switch.
         make: Arc<BalancerMaker>,
     },
+    /// A balancer whose switches share state.
+    Coordinated {
+        /// Its name with all of its settings.
+        text: Arc<str>,
+        /// Starts it for a simulation.
+        start: Arc<CoordinatedMaker>,
+    },
 }
 
 impl fmt::Debug for Balancing {
@@ -209,7 +244,7 @@ impl fmt::Debug for Balancing {
             Self::Caps(settings) => settings.fmt(f),
             Self::Flowlet(settings) => settings.fmt(f),
             Self::Drill(settings) => settings.fmt(f),
-            Self::Custom { text, .. } => f.write_str(text),
+            Self::Custom { text, .. } | Self::Coordinated { text, .. } => f.write_str(text),
         }
     }
 }
@@ -227,7 +262,31 @@ impl Balancing {
         }
     }
 
-    pub(crate) fn chooser(&self, info: &SwitchInfo) -> Chooser {
+    /// A balancer from another crate whose switches share state, such as what packets carry from switch to
+    /// switch. `start` is called once for each simulation, and the function that it makes is called once for each
+    /// switch. See [`custom`](Self::custom) for `text`.
+    pub fn coordinated(
+        text: impl Into<Arc<str>>,
+        start: impl Fn() -> Box<BalancerMaker> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Coordinated {
+            text: text.into(),
+            start: Arc::new(start),
+        }
+    }
+
+    /// The balancers of all switches of a simulation.
+    pub(crate) fn choosers(&self, infos: impl Iterator<Item = SwitchInfo>) -> Vec<Chooser> {
+        match self {
+            Self::Coordinated { start, .. } => {
+                let make = start();
+                infos.map(|info| Chooser::Custom(make(&info))).collect()
+            }
+            _ => infos.map(|info| self.chooser(&info)).collect(),
+        }
+    }
+
+    fn chooser(&self, info: &SwitchInfo) -> Chooser {
         match self {
             Self::Ecmp => Chooser::Ecmp(Ecmp::new(info)),
             Self::RandomSpray => Chooser::RandomSpray(RandomSpray::new(info)),
@@ -237,6 +296,8 @@ impl Balancing {
             Self::Flowlet(settings) => Chooser::boxed(Flowlet::new(info, settings)),
             Self::Drill(settings) => Chooser::boxed(Drill::new(info, settings)),
             Self::Custom { make, .. } => Chooser::Custom(make(info)),
+            // A simulation starts it for all of its switches together.
+            Self::Coordinated { start, .. } => Chooser::Custom(start()(info)),
         }
     }
 }
@@ -270,14 +331,18 @@ pub(crate) mod testing {
     pub(crate) struct Ways {
         links: Vec<u32>,
         ports: Vec<Port>,
+        times: SendingTimes,
     }
 
     impl Ways {
         pub(crate) fn new(ways: u32) -> Self {
             let spec = LinkSpec::new(BitRate(1_000_000_000), Duration::ZERO, Buffer::Unlimited);
+            let mut times = SendingTimes::default();
+            let rate = times.number(spec.rate);
             Self {
                 links: (0..ways).collect(),
-                ports: vec![Port::new(&spec, 0, 0); ways as usize],
+                ports: vec![Port::new(&spec, rate, 0); ways as usize],
+                times,
             }
         }
 
@@ -296,9 +361,13 @@ pub(crate) mod testing {
                 class: Class::Low,
                 is_data: true,
                 wire_len: 1000,
+                packet: 0,
+                to: 0,
+                destinations: &[],
                 ports: Ports {
                     links: &self.links,
                     ports: &self.ports,
+                    times: &self.times,
                     now: now.as_nanos(),
                 },
             }

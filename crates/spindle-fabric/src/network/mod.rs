@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::{LinkSpec, Loss, NetworkError};
 
 pub use builder::Builder;
-pub(crate) use routes::{NONE, NextHop, Routes};
+pub(crate) use routes::{Destination, NONE, NextHop, Routes};
 
 /// A host, numbered from 0 in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use super::{Dropped, Event, Kind, Pending, Simulation};
 use crate::balance::{Balancer, Chooser, Hop, Ports};
 use crate::event::EventQueue;
 use crate::late::LATE;
-use crate::network::{NONE, NextHop};
+use crate::network::{NONE, NextHop, Routes};
 use crate::port::store::{Meta, Store};
 use crate::port::{DOWN, LOSSY, SERVED, STALE, WATCHED};
 use crate::{Address, DropCause, HostId, LinkId, Packet};
@@ -213,9 +213,10 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 let ports = Ports {
                     links,
                     ports: &self.ports,
+                    times: &self.times,
                     now: self.now,
                 };
-                balanced(balancer.as_mut(), meta, &self.store, ports)
+                balanced(balancer.as_mut(), meta, (&self.store, &self.routes), ports)
             }
         };
         Some(links[choice as usize])
@@ -230,9 +231,10 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             let ports = Ports {
                 links: &[next],
                 ports: &self.ports,
+                times: &self.times,
                 now: self.now,
             };
-            balancer.passes(&hop(meta, &self.store, ports));
+            balancer.passes(&hop(meta, (&self.store, &self.routes), ports));
         }
     }
 
@@ -323,15 +325,19 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 fn balanced<P: Packet>(
     balancer: &mut dyn Balancer,
     meta: &Meta,
-    store: &Store<P>,
+    (store, routes): (&Store<P>, &Routes),
     ports: Ports<'_>,
 ) -> u32 {
     let choices = ports.links.len();
-    (balancer.choose(&hop(meta, store, ports)) % choices) as u32
+    (balancer.choose(&hop(meta, (store, routes), ports)) % choices) as u32
 }
 
 /// The view of a packet that balancers get.
-fn hop<'a, P: Packet>(meta: &Meta, store: &Store<P>, ports: Ports<'a>) -> Hop<'a> {
+fn hop<'a, P: Packet>(
+    meta: &Meta,
+    (store, routes): (&Store<P>, &'a Routes),
+    ports: Ports<'a>,
+) -> Hop<'a> {
     Hop {
         now: Instant::from_nanos(ports.now),
         flow_hash: meta.hash,
@@ -339,6 +345,9 @@ fn hop<'a, P: Packet>(meta: &Meta, store: &Store<P>, ports: Ports<'a>) -> Hop<'a
         class: meta.class(),
         is_data: meta.is_data(),
         wire_len: meta.len,
+        packet: meta.index,
+        to: meta.to,
+        destinations: &routes.destinations,
         ports,
     }
 }

@@ -184,10 +184,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     /// Gives all switches a new balancer of this kind.
     pub fn balance(&mut self, balancing: &Balancing) {
         self.ahead.forget();
-        self.choosers = self
-            .switch_infos()
-            .map(|info| balancing.chooser(&info))
-            .collect();
+        self.choosers = balancing.choosers(self.switch_infos());
         self.sees_passing = self.choosers.iter().any(Chooser::sees_passing);
     }
 
