@@ -17,9 +17,9 @@ pub use table::SPECS;
 
 pub use crate::formula::Computed;
 pub use crate::observed::{
-    BystandersOfRun, CodingOfFlows, GoodputOfGroup, LinksOfGroup, Observations, ObservedMetric,
-    PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows,
-    UnitsOfFlows, WaitsOfClass, WindowsOfClass, WindowsOfFlows,
+    BystandersOfRun, CodingOfFlows, DeadlinesOfFlows, GoodputOfGroup, LinksOfGroup, Observations,
+    ObservedMetric, PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows,
+    SPARE_WINDOWS_MS, TimersOfFlows, UnitsOfFlows, WaitsOfClass, WindowsOfClass, WindowsOfFlows,
 };
 
 /// A cable that was drawn to be lossy in a run.

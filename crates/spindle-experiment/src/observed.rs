@@ -4,9 +4,9 @@
 mod records;
 
 pub use records::{
-    BystandersOfRun, CodingOfFlows, GoodputOfGroup, LinksOfGroup, Observations, PacketsOfClass,
-    PacketsOfFlows, PathsOfFlows, RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows, UnitsOfFlows,
-    WaitsOfClass, WindowsOfClass, WindowsOfFlows,
+    BystandersOfRun, CodingOfFlows, DeadlinesOfFlows, GoodputOfGroup, LinksOfGroup, Observations,
+    PacketsOfClass, PacketsOfFlows, PathsOfFlows, RecoveryOfFlows, SPARE_WINDOWS_MS, TimersOfFlows,
+    UnitsOfFlows, WaitsOfClass, WindowsOfClass, WindowsOfFlows,
 };
 
 use std::ops::RangeInclusive;

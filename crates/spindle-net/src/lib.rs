@@ -80,6 +80,6 @@ pub mod udp;
 pub use error::NetError;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
 pub use socket::{
-    ConnectionHandle, ConnectionStatus, ListenOptions, Network, NetworkConfig, NetworkCounters,
-    OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,
+    ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,
+    NetworkCounters, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,
 };

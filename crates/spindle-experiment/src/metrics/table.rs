@@ -180,6 +180,16 @@ pub static SPECS: &[MetricSpec] = &[
         Form::Ratio(|run| spare(run, 2, 3)),
     ),
     metric(
+        "deadline.missed",
+        "flows that missed their deadline",
+        Unit::Share,
+        None,
+        Form::Ratio(|run| {
+            let deadlines = run.observed.deadlines?;
+            Some((deadlines.missed as f64, deadlines.flows as f64))
+        }),
+    ),
+    metric(
         "size.mean",
         "mean size",
         Unit::Bytes,

@@ -36,6 +36,9 @@ pub struct Observations {
     /// The flows of the other transport, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bystanders: Option<BystandersOfRun>,
+    /// How many flows met their deadline, if flows have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadlines: Option<DeadlinesOfFlows>,
 }
 
 /// The flows of a run that were bystanders ([`Bystanders`](crate::bystanders::Bystanders)).
@@ -51,6 +54,15 @@ pub struct BystandersOfRun {
     pub fct_ns: Vec<u64>,
     /// Sum over completed flows of size divided by completion time, bits per second.
     pub goodput_sum_bps: f64,
+}
+
+/// The deadlines of the flows of a run, background flows excepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadlinesOfFlows {
+    /// Flows with a deadline that were started. Flows that the end of the run cut off are not included.
+    pub flows: u64,
+    /// Of these, flows that took longer than their deadline, or were never complete.
+    pub missed: u64,
 }
 
 /// What proactive recovery did for the flows of a run. It covers the server's end only, which sends the

@@ -9,6 +9,7 @@
 
 mod formula;
 mod incast;
+mod message;
 mod mix;
 mod none;
 mod observe;
@@ -33,6 +34,7 @@ use crate::transport_name::KnownTransports;
 use crate::workload::Sizes;
 
 pub use incast::Incast;
+pub use message::MessagePlan;
 pub use mix::{BurstTimes, LongFlows, Matching, Mix, Pairs, Starts};
 pub use none::NoTraffic;
 pub use observe::Observe;

@@ -2,7 +2,7 @@
 
 use spindle_units::Duration;
 
-use super::Observe;
+use super::{MessagePlan, Observe};
 use crate::rng::{Purpose, Stream, Streams};
 use crate::topologies::NamedTopology;
 
@@ -30,6 +30,8 @@ pub struct Plan {
     pub packets: Option<u32>,
     /// What is observed of each flow.
     pub observe: Observe,
+    /// What the sender of each flow's data says about it, background flows excepted.
+    pub message: Option<MessagePlan>,
     /// Name of the transport of background flows. If `None`, the transport under test determines it.
     pub background_transport: Option<String>,
     /// Name of the transport of bystanders, if some flows are.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use spindle_units::Duration;
 
+use super::message::message;
 use super::plan::{ENDLESS, ONSET, Role, apart, flow, numbers, other, sort_by_start};
 use super::read::{hosts, matching, observe};
 use super::{
-    Ask, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow, Result, Traffic,
-    TrafficKind, TrafficPlace,
+    Ask, MessagePlan, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow, Result,
+    Traffic, TrafficKind, TrafficPlace,
 };
 use crate::catalog::Catalog;
 use crate::document::{Section, Share};
@@ -38,6 +39,8 @@ pub struct Transfers {
     pub background: Option<String>,
     /// What is observed of each short transfer.
     pub observe: Observe,
+    /// What senders say about their short transfers.
+    pub message: Option<MessagePlan>,
 }
 
 /// Which host each host sends to.
@@ -185,6 +188,7 @@ fn transfers(
         ends: Some(t.duration),
         push: true,
         observe: t.observe,
+        message: t.message,
         background_transport: t.background.clone(),
         flows,
         ..Plan::default()
@@ -266,6 +270,7 @@ fn read(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Transfers> {
         duration,
         background,
         observe: observe(s)?,
+        message: message(s)?,
         hosts,
     })
 }
@@ -334,6 +339,7 @@ mod tests {
             duration: Duration::from_secs(2),
             background: None,
             observe: Observe::default(),
+            message: None,
         };
         transfers(&t, &hosts(30), &Streams::new(1, 0)).unwrap()
     }

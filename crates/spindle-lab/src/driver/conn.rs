@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use spindle_mptcp::recovery::MessageHints;
 use spindle_mptcp::{Handle, SendCounters, Stack};
 use spindle_units::Instant;
 use spindle_wire::Payload;
@@ -126,8 +127,8 @@ struct Requests {
 pub(crate) struct Responses {
     /// Requests that are not answered yet, and the end of each response in the stream.
     pub(crate) waiting: VecDeque<(Transfer, u64)>,
-    /// Sizes of the responses that the server has not started.
-    answers: VecDeque<u64>,
+    /// Sizes of the responses that the server has not started, and what it says about them.
+    answers: VecDeque<(u64, Option<MessageHints>)>,
     /// The end of the last requested response in the stream.
     end: u64,
     /// Bytes of started responses that the server has not passed to its stack.
@@ -196,12 +197,18 @@ impl Conn {
         }
     }
 
-    /// Records that the client requests `bytes` bytes for `transfer` with a request of `request` bytes.
-    pub(crate) fn ask(&mut self, transfer: Transfer, request: u64, bytes: u64) {
+    /// Records that the client requests `bytes` bytes for `transfer` with a request of `request` bytes. The
+    /// server gives its stack the `hints` when it starts to answer.
+    pub(crate) fn ask(
+        &mut self,
+        transfer: Transfer,
+        request: u64,
+        (bytes, hints): (u64, Option<MessageHints>),
+    ) {
         let responses = &mut self.responses;
         responses.end += bytes;
         responses.waiting.push_back((transfer, responses.end));
-        responses.answers.push_back(bytes);
+        responses.answers.push_back((bytes, hints));
         self.requests.left += request;
     }
 
@@ -272,9 +279,12 @@ impl Conn {
             done.push(Transfer::Flow(flow));
         }
         while requests.read >= request {
-            let Some(bytes) = responses.answers.pop_front() else {
+            let Some((bytes, hints)) = responses.answers.pop_front() else {
                 break;
             };
+            if let Some(hints) = hints {
+                stack.set_message(server, hints);
+            }
             requests.read -= request;
             responses.left += bytes;
         }

@@ -527,6 +527,10 @@ impl Driver {
             self.stack.abort(now, handle);
             return;
         }
+        if let Some(message) = s.message.take() {
+            let hints = message.hints(std::time::Instant::now(), now);
+            self.stack.set_message(handle, hints);
+        }
         give(&mut self.stack, now, handle, &mut s);
         if s.expects_more != s.told_more {
             s.told_more = s.expects_more;

@@ -10,6 +10,7 @@
 
 mod connections;
 pub(crate) mod held;
+pub(crate) mod message;
 pub(crate) mod pipe;
 pub(crate) mod queue;
 pub(crate) mod status;

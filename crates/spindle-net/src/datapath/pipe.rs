@@ -12,6 +12,7 @@ use spindle_mptcp::{CloseReason, Config, ConnectionInfo};
 use tokio::sync::Notify;
 
 use super::held::{PIECE_COST, RELAY_COST, Share};
+use super::message::Message;
 use super::queue::Queue;
 use crate::error::kind_of;
 
@@ -114,6 +115,8 @@ pub(crate) struct State {
     pub(crate) write_closed: bool,
     /// The owner is in the middle of what it sends, so more data will follow.
     pub(crate) expects_more: bool,
+    /// What the owner said about its next message, until that was passed to the stack.
+    pub(crate) message: Option<Message>,
     /// The value of `expects_more` that was last passed to the stack.
     pub(crate) told_more: bool,
     /// The owner has released the connection.
@@ -182,6 +185,7 @@ impl Pipe {
             write_waker: None,
             write_closed: false,
             expects_more: false,
+            message: None,
             told_more: false,
             released: false,
             abort: false,
@@ -348,6 +352,12 @@ impl Pipe {
             drop(s);
             self.attend();
         }
+    }
+
+    /// Describes the message that the owner writes next. The stack is notified before the message is given to it.
+    pub(crate) fn set_message(self: &Arc<Self>, message: Message) {
+        self.lock().message = Some(message);
+        self.attend();
     }
 
     /// Sets whether the owner is in the middle of what it sends.

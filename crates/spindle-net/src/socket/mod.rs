@@ -19,6 +19,7 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf};
 pub use stream::TcpStream;
 
 use crate::datapath::Driver;
+pub use crate::datapath::message::Message;
 use crate::datapath::pipe::{OwnedPipe, Pipe, Room};
 use crate::datapath::queue::{Command, Queue};
 pub use crate::datapath::status::{ConnectionStatus, ListenOptions, NetworkCounters};

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::TcpStream;
+use crate::datapath::message::Message;
 
 /// The reading half of a [`TcpStream`].
 #[derive(Debug)]
@@ -57,6 +58,12 @@ impl OwnedWriteHalf {
     /// The errors of writing.
     pub async fn send(&mut self, mut data: Bytes) -> io::Result<()> {
         poll_fn(|cx| self.stream.pipe().poll_send(cx, &mut data)).await
+    }
+
+    /// Describes the message that is written next, for transports whose recovery depends on deadlines or
+    /// priorities. The hints hold until the next call; [`Message::default`] ends them.
+    pub fn set_message(&self, message: Message) {
+        self.stream.pipe().set_message(message);
     }
 
     /// Announces that more data will follow although none wait to be sent, as in a proxy while its service

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::handle::ConnectionHandle;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
+use crate::datapath::message::Message;
 use crate::datapath::pipe::{OwnedPipe, Phase, Pipe};
 use crate::datapath::queue::Command;
 use crate::error::NetError;
@@ -138,6 +139,12 @@ impl TcpStream {
     /// The errors of writing.
     pub async fn send(&mut self, mut data: Bytes) -> io::Result<()> {
         poll_fn(|cx| self.pipe.poll_send(cx, &mut data)).await
+    }
+
+    /// Describes the message that is written next, for transports whose recovery depends on deadlines or
+    /// priorities. The hints hold until the next call; [`Message::default`] ends them.
+    pub fn set_message(&self, message: Message) {
+        self.pipe.set_message(message);
     }
 
     /// Announces that more data will follow although none wait to be sent, as in a proxy while its service

@@ -9,8 +9,8 @@ use spindle_units::{BitRate, Duration};
 
 use super::plan::{Role, numbers, other};
 use super::{
-    Ask, FirstPath, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow, Start, Traffic,
-    TrafficKind,
+    Ask, FirstPath, MessagePlan, Observe, OnlyInLab, Plan, PlanError, PlanRequest, PlannedFlow,
+    Start, Traffic, TrafficKind,
 };
 use crate::catalog::Catalog;
 use crate::rng::{Purpose, Streams};
@@ -41,6 +41,8 @@ pub struct Requests {
     pub subflows: Vec<u32>,
     /// What is observed of each flow in addition to its time.
     pub observe: Observe,
+    /// What servers say about their responses.
+    pub message: Option<MessagePlan>,
     /// Which requests are background, if any.
     pub background: Option<Background>,
     /// Requests per transport and seed, including those of the background.
@@ -209,6 +211,7 @@ fn requests(
         subflows: r.subflows.clone(),
         packets: r.sizes.packets(),
         observe: r.observe,
+        message: r.message,
         flows,
         ..Plan::default()
     })

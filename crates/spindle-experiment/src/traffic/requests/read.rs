@@ -7,6 +7,7 @@ use spindle_units::{BitRate, Duration};
 use super::{Arrivals, Background, Connections, Pairing, Requests};
 use crate::document::{Section, Size, Value};
 use crate::topologies::MAX_INTERFACES;
+use crate::traffic::message::message;
 use crate::traffic::read::{count, hosts, load, observe, sizes};
 use crate::traffic::{Ask, FirstPath, Result, Traffic, TrafficKind, TrafficPlace};
 
@@ -66,6 +67,7 @@ fn requests(s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Requests> {
         first_path: first_path(s)?,
         subflows: subflows(s)?,
         observe: observe(s)?,
+        message: message(s)?,
         background: background(s, place)?,
         flows: count(s, "flows", 15_000)?,
     })

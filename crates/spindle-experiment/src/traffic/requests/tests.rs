@@ -29,6 +29,7 @@ fn sample(pairing: Pairing) -> Requests {
         first_path: FirstPath::Random,
         subflows: Vec::new(),
         observe: Observe::default(),
+        message: None,
         background: None,
         flows: 20_000,
     }

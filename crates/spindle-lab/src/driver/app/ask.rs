@@ -34,7 +34,7 @@ impl App {
             self.ask_now(now, c, stacks);
         } else if !conn.greeted {
             conn.greeted = true;
-            conn.ask(Transfer::JoinTrigger, request, 0);
+            conn.ask(Transfer::JoinTrigger, request, (0, None));
             conn.push_request(now, &mut stacks[conn.client_host as usize]);
             self.dirty.push(conn.client_host);
         }

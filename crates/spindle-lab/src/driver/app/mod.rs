@@ -18,6 +18,7 @@ use spindle_experiment::rng::Streams;
 use spindle_experiment::scenario::{Ask, Observe};
 use spindle_experiment::traffic::{Plan, PlannedFlow, Role, Start};
 use spindle_fabric::LinkId;
+use spindle_mptcp::recovery::MessageHints;
 use spindle_mptcp::stage::scatter::PRIORITY;
 use spindle_mptcp::{CloseReason, Config, Event, Handle, Stack, SubflowId, TraceEvent};
 use spindle_units::{Duration, Instant, prefetch};
@@ -498,6 +499,7 @@ impl App {
 
     fn ask(&mut self, now: Instant, flow: FlowId, c: ConnId, bytes: u64, stacks: &mut [Stack]) {
         let bytes = self.prepare_response(flow, c, bytes, stacks);
+        let is_background = self.plan.flows[flow.index()].is_background();
         let conn = &mut self.conns[c.index()];
         let totals = conn.totals(stacks);
         conn.begin(&totals);
@@ -505,9 +507,20 @@ impl App {
         state.base_timeouts += totals.timeouts;
         state.base_recoveries += totals.recoveries;
         state.base_retransmits += totals.fast_retransmits;
+        let planned = self.plan.message.filter(|_| !is_background);
+        let hints = planned.map(|m| MessageHints {
+            deadline: m.deadline.map(|after| now + after),
+            priority: m.priority,
+            length: Some(bytes),
+        });
         match self.plan.push {
-            true => conn.upload(flow, bytes),
-            false => conn.ask(Transfer::Flow(flow), self.plan.request, bytes),
+            true => {
+                if let Some(hints) = hints {
+                    stacks[conn.client_host as usize].set_message(conn.client, hints);
+                }
+                conn.upload(flow, bytes);
+            }
+            false => conn.ask(Transfer::Flow(flow), self.plan.request, (bytes, hints)),
         }
         if self.record == Some(flow) {
             stacks[conn.client_host as usize].set_trace(conn.client, true);

@@ -216,7 +216,11 @@ impl App {
             (false, true) if conn.responses.received > 0 && !whole => {}
             (false, true) => {
                 conn.warmed_whole = whole;
-                conn.ask(Transfer::WarmUp, self.plan.request, self.plan.warm_up);
+                conn.ask(
+                    Transfer::WarmUp,
+                    self.plan.request,
+                    (self.plan.warm_up, None),
+                );
                 conn.push_request(now, &mut stacks[client as usize]);
                 self.dirty.push(client);
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spindle_experiment::metrics::{RunResult, TimersOfFlows};
+use spindle_experiment::metrics::{DeadlinesOfFlows, RunResult, TimersOfFlows};
 use spindle_experiment::traffic::Role;
 use spindle_mptcp::stage::coding::estimator::Periods;
 use spindle_mptcp::{SendCounters, Stack};
@@ -115,6 +115,15 @@ impl App {
         }
         if self.plan.cuts_off() {
             self.count_what_goes_on(&mut result, stacks);
+        }
+        if let Some(deadline) = self.plan.message.and_then(|m| m.deadline) {
+            let late = |ns: &&u64| **ns > deadline.as_nanos();
+            let met = result.fct_ns.len() - result.fct_ns.iter().filter(late).count();
+            let flows = result.flows - result.cut_off;
+            result.observed.deadlines = Some(DeadlinesOfFlows {
+                flows,
+                missed: flows.saturating_sub(met as u64),
+            });
         }
         if self.plan.observe.timers {
             result.observed.timers = Some(self.timers(stacks));
