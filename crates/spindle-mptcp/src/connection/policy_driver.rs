@@ -321,7 +321,8 @@ impl Connection {
                 ect,
             } => {
                 let i = self.index(of)?;
-                let sent = self.subflows[i].tx.board.get(position)?;
+                let board = &self.subflows[i].tx.board;
+                let sent = board.get(position).filter(|s| !s.sacked)?;
                 let len = sent.payload.len() as u64;
                 if window == Window::Inside && !self.subflows[i].tx.has_room(len) {
                     return None;

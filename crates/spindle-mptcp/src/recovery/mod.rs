@@ -256,7 +256,8 @@ pub enum Action {
         /// Whether it obeys the congestion window.
         window: Window,
     },
-    /// Send the segment at `position` of subflow `of` once more, unchanged.
+    /// Send the segment at `position` of subflow `of` once more, unchanged. It is refused if the peer has SACKed
+    /// the segment.
     Repeat {
         /// The subflow.
         of: SubflowId,
