@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use spindle_fabric::{Balancing, LinkId, Network, NetworkError, balance};
 use spindle_mptcp::congestion::{self, ControllerFactory};
+use spindle_mptcp::entropy::EntropyFactory;
 use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::scheduler::SchedulerFactory;
 use spindle_mptcp::{Config, Variant, preset, preset_names, variants};
@@ -314,6 +315,13 @@ impl Registry {
     #[must_use]
     pub fn path_manager(self, manager: impl PathManager + 'static) -> Self {
         self.variant(Variant::path_manager(Arc::new(manager)))
+    }
+
+    /// Adds a policy of flow labels as a [variant](Variant::entropy) of every transport, or replaces the one with that
+    /// name.
+    #[must_use]
+    pub fn entropy(self, factory: impl EntropyFactory + 'static) -> Self {
+        self.variant(Variant::entropy(Arc::new(factory)))
     }
 
     /// Adds a variant, or replaces the one with that name. Transports that are already added with a variant in

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use spindle_units::Duration;
 
 use crate::congestion::{ControllerFactory, Reno};
+use crate::entropy::EntropyFactory;
 use crate::path_manager::{Passive, PathManager};
 use crate::recovery::{RecoveryBudget, RecoveryFactory};
 use crate::scheduler::{MinRtt, SchedulerFactory};
@@ -38,6 +39,9 @@ pub struct Config {
     /// Coding of short flows (CAPS). It is used only over plain TCP, without another stage, and if the peer
     /// agrees.
     pub coding: Option<Arc<CodingConfig>>,
+    /// The policy that gives segments flow labels, so that switches choose a path for them. `None`, the default,
+    /// sends segments without a label.
+    pub entropy: Option<Arc<dyn EntropyFactory>>,
 }
 
 /// Multipath TCP (RFC 8684).
@@ -164,6 +168,7 @@ impl Default for Config {
             recovery_budget: None,
             stage: None,
             coding: None,
+            entropy: None,
         }
     }
 }

@@ -34,18 +34,20 @@
 //! - [`recovery`]: the interface for recovery policies, and the policies.
 //! - [`stage`]: the interface for layers between a subflow and the wire, with packet scatter and coding.
 //! - [`path_manager`]: which subflows a client opens. [`scheduler`]: which subflow gets new data. [`congestion`]: the congestion controllers.
+//! - [`entropy`]: which flow label a segment gets, from which switches choose its path.
 //! - [`keys`], `secrets`: keys, tokens and HMACs of RFC 8684, and secret random numbers.
 //! - `types`, `steps`, `ranges`, `random`: what modules of several layers share.
 //!
 //! # Layers
 //!
 //! A module may only use modules below it. From the top down, the order is `presets`, `host`, `connection`,
-//! `subflow`, `config`, `recovery`, `stage`, `tcp_config`, `path_manager`, `scheduler`, `congestion`, `secrets`, `keys`,
+//! `subflow`, `config`, `recovery`, `stage`, `tcp_config`, `entropy`, `path_manager`, `scheduler`, `congestion`, `secrets`, `keys`,
 //! `types`, `steps`, `ranges`, `random`. `.ci/check-layers` checks it.
 
 mod config;
 pub mod congestion;
 mod connection;
+pub mod entropy;
 mod host;
 pub mod keys;
 pub mod path_manager;

@@ -1,6 +1,7 @@
 //! The papers' transports as configurations.
 
 mod coded;
+mod labelled;
 mod published;
 mod scattered;
 mod variants;
@@ -239,8 +240,9 @@ fn base_preset(name: &str) -> Option<Preset> {
                 (cofuso_fixed(percent), COFUSO_FIXED_PARTS.to_vec())
             }
             None => {
-                let others = || coded::preset(name).or_else(|| numbered(name));
-                let published = || published::preset(name).or_else(others);
+                let labelled = || labelled::preset(name).or_else(|| numbered(name));
+                let coded = || coded::preset(name).or_else(labelled);
+                let published = || published::preset(name).or_else(coded);
                 scattered::preset(name).or_else(published)?
             }
         },
@@ -384,6 +386,19 @@ pub const PRESETS: &[PresetName] = &[
     plain(
         "cloudburst",
         "`tcp` over coded packets for the first 100 KB, for the balancer `rps`",
+    ),
+    plain("prr", "`tcp` that changes its path after each timeout"),
+    plain(
+        "plb",
+        "`dctcp` that changes its path after sustained congestion",
+    ),
+    plain(
+        "flowbender",
+        "`dctcp` that changes its path after a round trip with marks",
+    ),
+    plain(
+        "reps",
+        "`rack` with DCTCP that sprays packets over paths without marks",
     ),
     family(
         "oracle",
@@ -584,6 +599,7 @@ mod tests {
                 .iter()
                 .chain(&coded::NAMES)
                 .chain(&published::NAMES)
+                .chain(&labelled::NAMES)
                 .all(|name| names.iter().any(|n| n == name))
         );
         assert!(names.iter().all(|name| preset(name).is_some()));

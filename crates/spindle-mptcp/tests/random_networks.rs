@@ -1,16 +1,20 @@
 //! Whole connections over random networks: each byte arrives exactly once and in order, and the connection ends
 //! with a fitting reason.
 //!
-//! `SPINDLE_NETWORKS` sets the number of networks, and `SPINDLE_NETWORKS_SEED` their seed.
+//! `SPINDLE_NETWORKS` sets the number of networks, except those with flow labels, and `SPINDLE_NETWORKS_SEED` the seed
+//! of all.
 
 mod support;
 
+use spindle_mptcp::entropy;
 use spindle_mptcp::recovery::RecoveryBudget;
 use support::networks::{asked_for, try_networks};
 use support::scenario::scenario;
 
 /// Number of networks in the ordinary test run.
 const NETWORKS: u32 = 300;
+/// Number of networks for each policy of flow labels.
+const LABELLED_NETWORKS: u32 = 25;
 
 #[test]
 fn every_byte_arrives_once_and_in_order_or_the_connection_ends_with_a_reason() {
@@ -38,4 +42,17 @@ fn recovery_bytes_stay_within_the_share_of_new_bytes_and_the_depth_at_any_time()
         let mut run = s.prepare_with(true, |_, config| config.recovery_budget = Some(budget));
         s.finish(&mut run);
     });
+}
+
+#[test]
+fn with_each_policy_of_flow_labels_every_byte_arrives_once_and_in_order() {
+    for (stream, factory) in (1..).zip(entropy::built_in()) {
+        try_networks(LABELLED_NETWORKS, stream, &scenario(false), |s| {
+            let mut run = s.prepare_with(true, |_, config| config.entropy = Some(factory.clone()));
+            let paths = run.net.paths.len() as u64;
+            // The network chooses the path by the label as well, as switches do.
+            run.net.route = Some(Box::new(move |p| (p.flow_hash() % paths) as usize));
+            s.finish(&mut run);
+        });
+    }
 }

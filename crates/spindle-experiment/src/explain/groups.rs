@@ -72,6 +72,10 @@ pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
         &["xlink", "autorec", "hairpin", "cloudburst"],
     ),
     (
+        "path choice by the host's flow labels",
+        &["prr", "plb", "flowbender", "reps"],
+    ),
+    (
         "bounds, which no protocol can reach",
         &["oracle", "oracle-N"],
     ),
@@ -180,6 +184,23 @@ pub(super) const VARIANTS: &[Group] = &[
                 "late-rtt",
                 "no RTT measurement from the handshake, first RTO 1.5 s",
             ),
+        ],
+    ),
+    group(
+        "path entropy (flow labels)",
+        &[
+            ("prr", "another path after a timeout (Protective ReRoute)"),
+            ("plb", "another path after sustained congestion (PLB)"),
+            (
+                "flowbender",
+                "another path after a round with marks (FlowBender)",
+            ),
+            ("reps", "each packet a path without marks (REPS)"),
+            (
+                "path-table",
+                "paths in turn, without those that lost packets",
+            ),
+            ("spray", "a random path for each packet"),
         ],
     ),
     group(

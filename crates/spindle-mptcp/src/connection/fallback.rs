@@ -298,7 +298,7 @@ impl Connection {
         };
         let sf = &mut self.subflows[i];
         if seg.options.has_mptcp() {
-            sf.silent_acks = 0;
+            sf.activity.silent_acks = 0;
             return true;
         }
         mp.bare_data |= a.had_data;
@@ -309,9 +309,9 @@ impl Connection {
             return !of_data || self.options_vanished(now, i);
         }
         if waiting && a.ack.acked > 0 {
-            sf.silent_acks = sf.silent_acks.saturating_add(1);
+            sf.activity.silent_acks = sf.activity.silent_acks.saturating_add(1);
         }
-        sf.silent_acks < SILENT_ACKS || self.options_vanished(now, i)
+        sf.activity.silent_acks < SILENT_ACKS || self.options_vanished(now, i)
     }
 
     /// The data-level timer expires although the only subflow delivered its bytes. Falls back if they were
@@ -321,7 +321,7 @@ impl Connection {
             return false;
         };
         let sf = &self.subflows[i];
-        let silent = sf.silent_acks > 0 && sf.tx.board.is_empty();
+        let silent = sf.activity.silent_acks > 0 && sf.tx.board.is_empty();
         if silent {
             self.options_vanished(now, i);
         }

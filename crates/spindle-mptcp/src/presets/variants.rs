@@ -1,5 +1,5 @@
 //! Variants of a transport: each changes one choice, and its name follows a plus sign (`fuso+roundrobin`).
-//! Every congestion controller, scheduler and path manager is a variant, under its own name.
+//! Every congestion controller, scheduler, path manager and policy of flow labels is a variant, under its own name.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -9,6 +9,7 @@ use spindle_units::Duration;
 
 use crate::config::{Config, MultipathConfig};
 use crate::congestion::{self, ControllerFactory, Dctcp, SlowStartExit};
+use crate::entropy::{self, EntropyFactory};
 use crate::path_manager::{self, PathManager};
 use crate::recovery::{
     CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, Proactive, RecoveryBudget,
@@ -55,6 +56,8 @@ enum Change {
     Scheduler(Arc<dyn SchedulerFactory>),
     /// Sets the path manager.
     PathManager(Arc<dyn PathManager>),
+    /// Sets the policy of flow labels.
+    Entropy(Arc<dyn EntropyFactory>),
 }
 
 impl Variant {
@@ -97,6 +100,15 @@ impl Variant {
         }
     }
 
+    /// The variant that sets this policy of flow labels, under the policy's name.
+    pub fn entropy(factory: Arc<dyn EntropyFactory>) -> Self {
+        Self {
+            name: factory.name().to_owned().into(),
+            part: format!("path entropy: {}", factory.summary()).into(),
+            change: Change::Entropy(factory),
+        }
+    }
+
     /// Its name after the plus sign.
     pub fn name(&self) -> &str {
         &self.name
@@ -120,17 +132,22 @@ impl Variant {
             Change::PathManager(manager) => {
                 multipath(&mut config, |m| m.path_manager = manager.clone())
             }
+            Change::Entropy(factory) => {
+                config.entropy = Some(factory.clone());
+                true
+            }
         };
         applies.then_some(config)
     }
 }
 
-/// The variants that come with Spindle: the schedulers, the path managers, the congestion controllers, and all
-/// others.
+/// The variants that come with Spindle: the schedulers, the path managers, the congestion controllers, the
+/// policies of flow labels, and all others.
 static ALL: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     let schedulers = scheduler::built_in().iter().cloned();
     let managers = path_manager::built_in().iter().cloned();
     let controllers = congestion::built_in().iter().cloned();
+    let entropies = entropy::built_in().iter().cloned();
     let others = OTHERS
         .iter()
         .map(|(n, part, change)| Variant::new(n, part, *change));
@@ -138,6 +155,7 @@ static ALL: LazyLock<Vec<Variant>> = LazyLock::new(|| {
         .map(Variant::scheduler)
         .chain(managers.map(Variant::path_manager))
         .chain(controllers.map(Variant::controller))
+        .chain(entropies.map(Variant::entropy))
         .chain(others)
         .collect()
 });

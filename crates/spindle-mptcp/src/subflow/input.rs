@@ -4,6 +4,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, Flags, Segment, Timestamps};
 
 use super::parts::{ChallengeLimit, TimestampState};
+use super::path_entropy::PathEvent;
 use super::receiver::{Pieces, part};
 use super::sender::{AckEffect, AckInput};
 use super::{Subflow, TcpState};
@@ -245,6 +246,7 @@ impl Subflow {
         if repeated_syn {
             // Linux: `TCPACKSkippedSynRecv`. Our own timer retransmits the answer, too.
             self.due.syn |= self.answers.probes.admit(now, ChallengeLimit::WINDOW);
+            self.note_path_event(now, PathEvent::DuplicateSyn);
         } else {
             self.challenge(now);
         }
@@ -338,6 +340,7 @@ impl Subflow {
             if seg.flags.contains(Flags::CWR) && self.config.tcp.ecn == EcnMode::Classic {
                 self.rx.ece = false;
             }
+            self.note_path_event(now, PathEvent::DuplicateData);
         } else if seg.seq_len() == 0 && position + 1 == self.rx.nxt.signed() {
             // A window probe or keepalive probe (RFC 9293, sections 3.8.4 and 3.8.6.1). Two ends that are one
             // byte apart take each other's answers for probes. The limit ends this loop.
@@ -503,6 +506,9 @@ impl Subflow {
                 .map(|ts| self.echoed(ts)),
         };
         out.ack = self.tx.on_ack(cx.now, &input, coupling);
+        if self.entropy.is_some() {
+            self.note_deliveries(cx.now, &sacks[..count], seg.flags.contains(Flags::ECE));
+        }
         if out.ack.acked > 0 {
             if self.dead && self.activity.silence >= OUTAGE {
                 self.tx.cc.on_return();
@@ -597,6 +603,13 @@ impl Subflow {
         let text = part(&seg.payload, skip as usize, len as usize);
         out.cut = len + skip < seg.payload.len() as u64;
         out.pieces = self.rx.accept(start, &text);
+        if self.entropy.is_some() && !text.is_empty() {
+            let event = match out.pieces.is_empty() {
+                true => PathEvent::DuplicateData,
+                false => PathEvent::NewData,
+            };
+            self.note_path_event(cx.now, event);
+        }
         self.rx.schedule_ack(cx.now, self.config.tcp.delayed_ack);
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod input;
 pub(crate) mod loss;
 pub(crate) mod output;
 mod parts;
+mod path_entropy;
 pub(crate) mod receiver;
 pub(crate) mod rtt;
 pub(crate) mod scoreboard;
@@ -23,6 +24,7 @@ use parts::{
     AddressIds, AnswerLimits, Backup, ControlDue, InitialSequenceNumbers, LargestSegment,
     PeerActivity, PeerWindow, PersistTimer, Scheduling, SynTimer, Timestamps, WindowScales,
 };
+use path_entropy::{PathEntropy, PathEvent};
 use receiver::Receiver;
 use sender::Sender;
 
@@ -119,6 +121,8 @@ pub(crate) struct Subflow {
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
     pub(crate) stage: Option<Box<dyn Stage>>,
+    /// The policy that labels its segments, if one is configured.
+    entropy: Option<Box<PathEntropy>>,
     isn: InitialSequenceNumbers,
     planned: usize,
     segment: LargestSegment,
@@ -144,8 +148,6 @@ pub(crate) struct Subflow {
     /// Its data have been reinjected. No new data are sent here until it makes progress.
     pub(crate) dead: bool,
     pub(crate) scheduling: Scheduling,
-    /// Number of consecutive acknowledgements of data that carried no MPTCP option.
-    pub(crate) silent_acks: u8,
 }
 
 /// Initial numbers of a subflow. An attacker who does not see its segments cannot guess them.
@@ -185,6 +187,7 @@ impl Subflow {
             .find(|s| buffer >> s <= u64::from(u16::MAX))
             .unwrap_or(14);
         let stage = config.stage.as_ref().map(|f| f.build(n.id));
+        let entropy = PathEntropy::new(config, n.id, (n.local, n.remote), n.initial);
         Self {
             id: n.id,
             local: n.local,
@@ -198,6 +201,7 @@ impl Subflow {
             tx: Sender::new(config.clone(), n.id.number(), n.planned),
             rx,
             stage,
+            entropy,
             isn: InitialSequenceNumbers {
                 iss: n.initial.sequence,
                 irs: peer_isn.unwrap_or_default(),
@@ -233,7 +237,6 @@ impl Subflow {
             address_ids: AddressIds::default(),
             dead: false,
             scheduling: Scheduling::default(),
-            silent_acks: 0,
             config: config.clone(),
         }
     }
@@ -455,6 +458,7 @@ impl Subflow {
             self.tx.counters.timeouts += 1;
             self.tx.rtt.back_off();
             self.due.syn = true;
+            self.note_path_event(now, PathEvent::SynTimeout);
             return Due::Syn;
         }
         if self.rx.ack_by.is_some_and(|t| t <= now) {
@@ -482,7 +486,10 @@ impl Subflow {
         }
         match self.tx.on_timer(now, coupling) {
             sender::Expired::Nothing => Due::Nothing,
-            sender::Expired::Rto => Due::Rto,
+            sender::Expired::Rto => {
+                self.note_path_event(now, PathEvent::Timeout);
+                Due::Rto
+            }
             sender::Expired::Probe => Due::Probe,
         }
     }

@@ -3,6 +3,7 @@
 use spindle_units::Instant;
 use spindle_wire::{Ecn, Flags, Options, Payload, Segment, SeqNumber};
 
+use super::path_entropy::PathEvent;
 use super::scoreboard::SentMap;
 use super::sender::SendKind;
 use super::{Origin, Subflow, TcpState};
@@ -46,6 +47,7 @@ impl Subflow {
         seg.window = self.window_field(cx);
         (seg.urgent, seg.segment_size) = (0, 0);
         (seg.ecn, seg.dscp) = (Ecn::NotEct, 0);
+        seg.flow_label = self.next_label(cx.now, !payload.is_empty());
         seg.options.timestamps = self.timestamps_now(cx.now, false);
         seg.payload = payload;
     }
@@ -214,6 +216,9 @@ impl Subflow {
         fin: bool,
         options: Options,
     ) -> Segment {
+        if self.entropy.is_some() && self.tx.repairs_loss(start) {
+            self.note_path_event(cx.now, PathEvent::Lost(start));
+        }
         let mut seg = Segment::blank();
         seg.options = options;
         self.put_data(&mut seg, cx, start, (payload, fin));
@@ -229,6 +234,10 @@ impl Subflow {
     ) {
         self.put_plain(seg, cx, payload);
         seg.seq = self.seq(start);
+        if let Some(entropy) = &mut self.entropy {
+            let end = start + seg.payload.len() as u64 + u64::from(fin);
+            entropy.on_sent(start, end, self.tx.mss);
+        }
         if self.reports_sack() {
             // SACK blocks must not make the packet too large.
             let used = seg.payload.len() + seg.options.encoded_len();

@@ -139,7 +139,7 @@ impl ChallengeLimit {
     }
 }
 
-/// When the peer was last heard, and the keepalive probes since then.
+/// When the peer was last heard, and what it has not answered or not sent since then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerActivity {
     /// When its latest segment arrived.
@@ -148,6 +148,8 @@ pub(crate) struct PeerActivity {
     pub(super) silence: Duration,
     /// Keepalive probes that it has not answered.
     pub(super) keepalive_probes: u32,
+    /// Number of consecutive acknowledgements of data that carried no MPTCP option.
+    pub(crate) silent_acks: u8,
 }
 
 impl PeerActivity {
@@ -157,6 +159,7 @@ impl PeerActivity {
             last_heard: now,
             silence: Duration::ZERO,
             keepalive_probes: 0,
+            silent_acks: 0,
         }
     }
 }

@@ -430,6 +430,12 @@ impl Sender {
         matches!(self.phase, Phase::Recovery { .. })
     }
 
+    /// Whether a retransmission of the segment at `start` repairs a loss that fast recovery found. It does not after a
+    /// timeout, which presumes everything lost, and not if the retransmission is a probe.
+    pub(crate) fn repairs_loss(&self, start: SubflowPosition) -> bool {
+        self.in_recovery() && self.board.get(start).is_some_and(|s| s.lost)
+    }
+
     /// Whether F-RTO waits for new data to be sent, and none have been sent yet.
     pub(crate) fn frto_waits(&self) -> bool {
         self.spurious.frto == Frto::Probing && !self.spurious.frto_probed
