@@ -69,6 +69,13 @@ pub const PAPERS: &[Paper] = &[
         joint: false,
     },
     Paper {
+        id: "others",
+        title: "Other schemes: what their publications claim",
+        citation: "Schedulers, recovery, path choice at hosts and switches, queues and links that the four papers do \
+                   not have, each with two or three statements of its own publication.",
+        joint: false,
+    },
+    Paper {
         id: "arena",
         title: "Arena: which transport for which network, and at what price",
         citation: "The transports of the papers, those in use today and newer ones in networks with losses, \
@@ -197,6 +204,11 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     ),
     built_in!("arena-black-path", Some("arena"), "arena/black-path.toml"),
     built_in!("arena-bufferbloat", Some("arena"), "arena/bufferbloat.toml"),
+    built_in!(
+        "arena-shared-paths",
+        Some("arena"),
+        "arena/shared-paths.toml"
+    ),
     built_in!("arena-deployment", Some("arena"), "arena/deployment.toml"),
 ];
 

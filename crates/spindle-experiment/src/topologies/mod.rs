@@ -13,6 +13,7 @@ mod file;
 mod fuso_testbed;
 mod leaf_spine;
 mod links;
+mod shared_paths;
 
 use std::fmt;
 use std::path::Path;
@@ -140,6 +141,7 @@ pub fn built_in() -> Catalog<dyn TopologyKind> {
         fat_tree::register,
         leaf_spine::register,
         dual_homed::register,
+        shared_paths::register,
         file::register,
     ] {
         register(&mut catalog);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spindle_fabric::{CableId, HostId, Network};
+use spindle_fabric::{HostId, LinkId, Network};
 use spindle_units::BitRate;
 
 use super::{Observe, Result, TrafficPlace};
@@ -66,12 +66,11 @@ pub(super) fn matching(
         host_known(s, key, name, network)?;
         return Ok(vec![name.to_owned()]);
     };
-    let mut cables: Vec<CableId> = links.iter().map(|l| l.cable()).collect();
-    cables.dedup();
-    Ok(cables
-        .iter()
-        .map(|c| network.cable(*c).member.clone())
-        .collect())
+    // A host may have several cables, and each cable has two links.
+    let member = |l: &LinkId| network.cable(l.cable()).member.clone();
+    let mut members: Vec<String> = links.iter().map(member).collect();
+    members.dedup();
+    Ok(members)
 }
 
 /// The load in bits per second, given as a share of `capacity` or as a rate.

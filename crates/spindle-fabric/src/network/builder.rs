@@ -78,7 +78,8 @@ impl Builder {
 
     /// Joins two nodes by a cable with the name `name` in the group `group`. `up` describes the link from `a`
     /// to `b`, `down` the link from `b` to `a`. Within the group the cable is identified by the part of its
-    /// name before ".group", or by its whole name: "H4.access" is "access:H4".
+    /// name before ".group", or by its whole name: "H4.access" is "access:H4". A number may follow, for nodes with
+    /// several cables of the group: "c0.access1" and "c0.access2" are both "access:c0".
     pub fn cable(
         &mut self,
         name: impl Into<String>,
@@ -90,6 +91,7 @@ impl Builder {
         let id = CableId(self.cables.len() as u32);
         let name = name.into();
         let member = name
+            .trim_end_matches(|c: char| c.is_ascii_digit())
             .strip_suffix(group)
             .and_then(|rest| rest.strip_suffix('.'))
             .unwrap_or(&name)

@@ -6,11 +6,12 @@
 //! | [`Dumbbell`] | `S1`.., `R1`.. | `S1.access`, `R1.access` (access), `bottleneck` (bottleneck) |
 //! | [`FatTree`] | `h0`.. | `h0.access` (access), `pod0.edge0-agg0` (edge-agg), `pod0.agg0-core0` (agg-core) |
 //! | [`DualHomed`] | `client`, `server` | `P1`.. (paths), `server.access` (access) |
+//! | [`SharedPaths`] | `c0`.., `server` | `P1`.. (paths), `c0.access1`.., `server.access` (access) |
 //! | [`Mesh`] | `H1`.. | `H1.access` (access), `R1-R2` (site), `R2-R6` (mesh) |
 //! | [`LeafSpine`] | `h0`.. | `h0.access` (access), `leaf0-spine0` (leaf-spine) |
 //!
 //! [`Network::links_matching`](crate::Network::links_matching) describes how to select links by these names. In
-//! all topologies except [`DualHomed`] a host has one cable, so that host `n` has address `n`.
+//! all topologies except [`DualHomed`] and [`SharedPaths`] a host has one cable, so that host `n` has address `n`.
 
 mod dual_homed;
 mod dumbbell;
@@ -18,6 +19,7 @@ mod fat_tree;
 mod fuso;
 mod leaf_spine;
 mod mesh;
+mod shared_paths;
 
 use spindle_units::{BitRate, Bytes, Duration};
 
@@ -29,6 +31,7 @@ pub use fat_tree::FatTree;
 pub use fuso::FusoTestbed;
 pub use leaf_spine::LeafSpine;
 pub use mesh::Mesh;
+pub use shared_paths::SharedPaths;
 
 /// The largest number of hosts, switches or cables of any one kind that a topology makes. It catches mistyped
 /// numbers.
