@@ -177,6 +177,14 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("caps-fig28", Some("caps"), "caps/fig28.toml"),
     built_in!("caps-fig29", Some("caps"), "caps/fig29.toml"),
     built_in!("arena-random-loss", Some("arena"), "arena/random-loss.toml"),
+    built_in!("others-prr", Some("others"), "others/prr.toml"),
+    built_in!("others-plb", Some("others"), "others/plb.toml"),
+    built_in!(
+        "others-flowbender",
+        Some("others"),
+        "others/flowbender.toml"
+    ),
+    built_in!("others-reps", Some("others"), "others/reps.toml"),
     built_in!(
         "arena-lossy-fat-tree",
         Some("arena"),

@@ -44,9 +44,8 @@ pub(crate) struct PathEntropy {
 }
 
 impl PathEntropy {
-    /// The policy of a new subflow, if one is configured. The seed needs no secrecy of its own: the labels are sent in
-    /// clear. It is unknown to hosts that do not see the subflow, because the initial sequence number is
-    /// (RFC 6437, section 3).
+    /// The policy of a new subflow, if one is configured. A host that does not see the subflow's packets cannot guess
+    /// the seed, because it cannot guess the initial sequence number (RFC 6437, section 3).
     pub(super) fn new(
         config: &Config,
         subflow: SubflowId,
@@ -315,19 +314,19 @@ mod tests {
         SubflowPosition::SYN + position
     }
 
-    /// What the policy was told since the last call.
-    type Told = Arc<Mutex<Vec<(u32, Feedback)>>>;
+    /// The feedback that the policy received since the last call.
+    type Received = Arc<Mutex<Vec<(u32, Feedback)>>>;
 
-    fn recorded() -> (PathEntropy, Told) {
-        let told = Told::default();
+    fn recorded() -> (PathEntropy, Received) {
+        let received = Received::default();
         let entropy = PathEntropy {
-            policy: Box::new(Recorder(0, told.clone())),
+            policy: Box::new(Recorder(0, received.clone())),
             sent: VecDeque::new(),
             reported: Ranges::default(),
             last: 0,
             duplicates: 0,
         };
-        (entropy, told)
+        (entropy, received)
     }
 
     /// Sends `n` segments of 100 bytes from position 1 on, with labels from 1 on.
@@ -338,25 +337,28 @@ mod tests {
         }
     }
 
-    fn take(told: &Told) -> Vec<(u32, Feedback)> {
-        std::mem::take(&mut told.lock().expect("one thread"))
+    fn take(received: &Received) -> Vec<(u32, Feedback)> {
+        std::mem::take(&mut received.lock().expect("one thread"))
     }
 
     #[test]
     fn each_segment_is_reported_once_with_its_label() {
-        let (mut e, told) = recorded();
+        let (mut e, received) = recorded();
         send(&mut e, 6);
         e.on_ack(&VIEW, at(101), &[(at(201), at(301))], false);
         assert_eq!(
-            take(&told),
+            take(&received),
             [(1, Feedback::Acknowledged), (3, Feedback::Acknowledged)]
         );
         // The block grows in both directions, and ends within the last segment.
         e.on_ack(&VIEW, at(101), &[(at(201), at(550))], true);
-        assert_eq!(take(&told), [(4, Feedback::Marked), (5, Feedback::Marked)]);
+        assert_eq!(
+            take(&received),
+            [(4, Feedback::Marked), (5, Feedback::Marked)]
+        );
         e.on_ack(&VIEW, at(601), &[], false);
         assert_eq!(
-            take(&told),
+            take(&received),
             [(2, Feedback::Acknowledged), (6, Feedback::Acknowledged)]
         );
         assert!(e.sent.is_empty() && e.reported.is_empty());
@@ -364,14 +366,14 @@ mod tests {
 
     #[test]
     fn retransmitted_segment_counts_with_its_last_label() {
-        let (mut e, told) = recorded();
+        let (mut e, received) = recorded();
         send(&mut e, 3);
         e.on_lost(&VIEW, at(101));
         e.next(&VIEW);
         e.on_sent(at(101), at(201), 100);
         e.on_ack(&VIEW, at(201), &[], false);
         assert_eq!(
-            take(&told),
+            take(&received),
             [
                 (2, Feedback::Lost),
                 (1, Feedback::Acknowledged),
@@ -382,41 +384,41 @@ mod tests {
 
     #[test]
     fn timeout_concerns_the_first_segment_that_has_not_arrived() {
-        let (mut e, told) = recorded();
+        let (mut e, received) = recorded();
         send(&mut e, 3);
         e.on_ack(&VIEW, at(1), &[(at(1), at(101))], false);
-        take(&told);
+        take(&received);
         e.on_timeout(&VIEW);
-        assert_eq!(take(&told), [(2, Feedback::Timeout)]);
+        assert_eq!(take(&received), [(2, Feedback::Timeout)]);
     }
 
     #[test]
     fn segments_of_a_burst_are_reported_one_by_one() {
-        let (mut e, told) = recorded();
+        let (mut e, received) = recorded();
         e.next(&VIEW);
         e.on_sent(at(1), at(251), 100);
         e.on_ack(&VIEW, at(251), &[], false);
-        assert_eq!(take(&told), [(1, Feedback::Acknowledged); 3]);
+        assert_eq!(take(&received), [(1, Feedback::Acknowledged); 3]);
     }
 
     #[test]
     fn memory_is_bounded_when_nothing_is_acknowledged() {
-        let (mut e, told) = recorded();
+        let (mut e, received) = recorded();
         let n = 2 * MOST_SEGMENTS as u64;
         send(&mut e, n);
         assert_eq!(e.sent.len(), MOST_SEGMENTS);
         e.on_ack(&VIEW, at(1), &[(at(1), at(1 + n * 100))], false);
         e.on_lost(&VIEW, at(1));
-        assert_eq!(take(&told).len(), MOST_SEGMENTS);
+        assert_eq!(take(&received).len(), MOST_SEGMENTS);
     }
 
     #[test]
     fn duplicates_are_counted_from_the_last_new_data() {
-        let (mut e, told) = recorded();
+        let (mut e, received) = recorded();
         for new in [false, false, true, false] {
             e.on_data(&VIEW, new);
         }
         let counts = [1, 2, 1].map(|consecutive| (0, Feedback::DuplicateData { consecutive }));
-        assert_eq!(take(&told), counts);
+        assert_eq!(take(&received), counts);
     }
 }
