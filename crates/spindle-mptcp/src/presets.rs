@@ -14,7 +14,7 @@ use crate::config::{Config, MultipathConfig};
 use crate::congestion::{Cubic, Dctcp, Lia};
 use crate::path_manager::Ports;
 use crate::recovery::{CoFuso, CodingRate, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
-use crate::scheduler::Linger;
+use crate::scheduler::{Blest, Ecf, Linger, SchedulerFactory};
 use crate::tcp_config::{EcnMode, LossConfig, ReductionBase, TailLossProbe};
 
 pub use variants::{Variant, variant, variants};
@@ -144,6 +144,16 @@ const MPTCP_PARTS: &[&str] = &[
     "opportunistic retransmission with penalisation; reinjection after 3 timeouts in a row (FUSO section 3.1, mechanisms A5.6)",
 ];
 
+const ECF_PARTS: &[&str] = &[
+    "all of `mptcp`, but for its scheduler",
+    "scheduler: ECF, data wait for the subflow with the lowest smoothed RTT if waiting completes what is unsent earlier; beta 0.25 (mechanisms A7.1)",
+];
+
+const BLEST_PARTS: &[&str] = &[
+    "all of `mptcp`, but for its scheduler",
+    "scheduler: BLEST, a slower subflow gets no data that would block the peer's window for the subflow with the lowest smoothed RTT; lambda from 1.0 to 1.3 (mechanisms A7.2)",
+];
+
 const FUSO_PARTS: &[&str] = &[
     "all of `mptcp`",
     "proactive recovery: with spare window and no new data, the oldest unprotected segment of the worst subflow is copied over the best, once (FUSO section 3.2, Algorithm 1)",
@@ -254,8 +264,9 @@ fn base_preset(name: &str) -> Option<Preset> {
     })
 }
 
-/// Every name that [`preset`] knows: [`PRESETS`], then mptcp, fuso, fuso-unmodified, cofuso, cofuso-xor and
-/// oracle with an appended number of subflows from 1 to 8 (`fuso-8`), and cofuso-fixed with a rate in percent.
+/// Every name that [`preset`] knows: [`PRESETS`], then mptcp, mptcp-ecf, mptcp-blest, fuso, fuso-unmodified,
+/// cofuso, cofuso-xor and oracle with an appended number of subflows from 1 to 8 (`fuso-8`), and cofuso-fixed
+/// with a rate in percent.
 pub fn preset_names() -> impl Iterator<Item = String> {
     let numbers = |family: &'static str| (1..=32).map(move |n| format!("{family}-{n}"));
     let numbered = PRESETS.iter().flat_map(move |p| numbers(p.name));
@@ -315,6 +326,16 @@ pub const PRESETS: &[PresetName] = &[
     plain(
         "mptcp-linux",
         "MPTCP as in the Linux kernel: its scheduler, reinjection and CUBIC",
+    ),
+    family(
+        "mptcp-ecf",
+        "`mptcp` with ECF, which may wait for the fastest subflow",
+        "`mptcp-ecf` with N subflows",
+    ),
+    family(
+        "mptcp-blest",
+        "`mptcp` with BLEST, which keeps the window free for the fastest subflow",
+        "`mptcp-blest` with N subflows",
     ),
     plain(
         "deadline-reinjection",
@@ -422,6 +443,8 @@ fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
     ));
     match family {
         "mptcp" => Some((mptcp(count), MPTCP_PARTS.to_vec())),
+        "mptcp-ecf" => Some((scheduled(count, Ecf::default()), ECF_PARTS.to_vec())),
+        "mptcp-blest" => Some((scheduled(count, Blest), BLEST_PARTS.to_vec())),
         "fuso" => Some((fuso(count), FUSO_PARTS.to_vec())),
         "fuso-unmodified" => Some((fuso_unmodified(count), FUSO_UNMODIFIED_PARTS.to_vec())),
         "cofuso" => Some((cofuso(count, CoFuso::SIMULATION), COFUSO_PARTS.to_vec())),
@@ -429,6 +452,15 @@ fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
         "oracle" => Some((oracle(count), ORACLE_PARTS.to_vec())),
         _ => None,
     }
+}
+
+/// `mptcp` with another scheduler.
+fn scheduled(subflows: usize, scheduler: impl SchedulerFactory + 'static) -> Config {
+    let mut c = mptcp(subflows);
+    if let Some(m) = &mut c.multipath {
+        m.scheduler = Arc::new(scheduler);
+    }
+    c
 }
 
 fn newreno() -> (Config, Vec<&'static str>) {
@@ -574,7 +606,15 @@ mod tests {
             assert!(preset(name).is_some(), "{name}");
         }
         for n in 1..=8 {
-            for family in ["fuso", "fuso-unmodified", "cofuso", "cofuso-xor", "oracle"] {
+            for family in [
+                "mptcp-ecf",
+                "mptcp-blest",
+                "fuso",
+                "fuso-unmodified",
+                "cofuso",
+                "cofuso-xor",
+                "oracle",
+            ] {
                 assert_eq!(
                     preset(&format!("{family}-{n}")).map(|p| p.config.planned_subflows()),
                     Some(n)
@@ -593,7 +633,7 @@ mod tests {
             };
             assert_eq!(names.iter().any(number), p.numbered.is_some(), "{}", p.name);
         }
-        assert_eq!(names.len(), PRESETS.len() + 6 * 8 + FIXED_RATES.len());
+        assert_eq!(names.len(), PRESETS.len() + 8 * 8 + FIXED_RATES.len());
         assert!(
             scattered::NAMES
                 .iter()

@@ -6,10 +6,12 @@
 
 mod support;
 
+use proptest::prelude::*;
 use spindle_mptcp::entropy;
 use spindle_mptcp::recovery::RecoveryBudget;
+use spindle_mptcp::scheduler;
 use support::networks::{asked_for, try_networks};
-use support::scenario::scenario;
+use support::scenario::{NAMES, scenario};
 
 /// Number of networks in the ordinary test run.
 const NETWORKS: u32 = 300;
@@ -53,6 +55,30 @@ fn with_each_policy_of_flow_labels_every_byte_arrives_once_and_in_order() {
             // The network chooses the path by the label as well, as switches do.
             run.net.route = Some(Box::new(move |p| (p.flow_hash() % paths) as usize));
             s.finish(&mut run);
+        });
+    }
+}
+
+/// The presets of [`NAMES`] whose scheduler each run replaces.
+const MULTIPATH: [&str; 5] = ["mptcp", "mptcp-2", "mptcp-linux", "fuso", "fuso-8"];
+
+#[test]
+fn with_each_built_in_scheduler_every_byte_arrives_once_and_in_order() {
+    let one_in_ten = asked_for(NETWORKS).div_ceil(10);
+    for index in 0..scheduler::built_in().len() as u8 {
+        let base = prop::sample::select(&MULTIPATH[..]);
+        let drawn = (scenario(false), base).prop_map(move |(mut s, base)| {
+            s.preset = NAMES.iter().position(|n| *n == base).expect("listed");
+            s.multi.scheduler = index;
+            // Slower applications can take longer than the FIN timeout to read everything.
+            for app in &mut s.apps {
+                app.read_size = app.read_size.max(20_000);
+                app.read_delay = app.read_delay.min(10_000);
+            }
+            s
+        });
+        try_networks(one_in_ten, 40 + index, &drawn, |s| {
+            s.run(true);
         });
     }
 }

@@ -1,7 +1,6 @@
 //! A custom scheduler: the subflow with the most room.
 
-use spindle_mptcp::DataOffset;
-use spindle_mptcp::scheduler::{Assignment, Candidate, Scheduler, SchedulerFactory};
+use spindle_mptcp::scheduler::{Candidate, Decision, Scheduler, SchedulerFactory, View};
 
 /// New data go to the subflow with the most unused bytes of its congestion window.
 #[derive(Clone, Copy, Debug)]
@@ -22,25 +21,19 @@ impl SchedulerFactory for MostRoom {
 }
 
 impl Scheduler for MostRoom {
-    fn pick(
-        &mut self,
-        candidates: &[Candidate],
-        _acked_to: DataOffset,
-        _sent_to: DataOffset,
-        unsent: u64,
-    ) -> Option<Assignment> {
-        if unsent == 0 {
-            return None;
-        }
+    fn pick(&mut self, view: &View<'_>) -> Decision {
         let room = |c: &&Candidate| c.cwnd.saturating_sub(c.queued);
-        let best = candidates.iter().max_by_key(room)?;
-        Some(Assignment::new_data(best.id))
+        match view.candidates.iter().max_by_key(room) {
+            Some(best) if view.unsent > 0 => Decision::new_data(best.id),
+            _ => Decision::Wait,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use spindle_mptcp::SubflowId;
+    use spindle_mptcp::{DataOffset, SubflowId};
+    use spindle_units::Instant;
 
     use super::*;
 
@@ -55,14 +48,22 @@ mod tests {
             pacing_rate: None,
         };
         let list = [candidate(0, 20_000, 15_000), candidate(1, 14_000, 0)];
+        let with_unsent = |unsent| View {
+            now: Instant::ZERO,
+            candidates: &list,
+            subflows: &[],
+            acked_to: DataOffset::START,
+            sent_to: DataOffset::START,
+            unsent,
+            window_end: DataOffset(1 << 20),
+            message_left: None,
+            reinjected: 0,
+        };
         let mut scheduler = MostRoom.build();
         assert_eq!(
-            scheduler.pick(&list, DataOffset::START, DataOffset::START, 1),
-            Some(Assignment::new_data(SubflowId(1)))
+            scheduler.pick(&with_unsent(1)),
+            Decision::new_data(SubflowId(1))
         );
-        assert_eq!(
-            scheduler.pick(&list, DataOffset::START, DataOffset::START, 0),
-            None
-        );
+        assert_eq!(scheduler.pick(&with_unsent(0)), Decision::Wait);
     }
 }

@@ -39,6 +39,10 @@ pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
         &["mptcp", "mptcp-N", "mptcp-linux", "deadline-reinjection"],
     ),
     (
+        "MPTCP with schedulers for unequal paths",
+        &["mptcp-ecf", "mptcp-ecf-N", "mptcp-blest", "mptcp-blest-N"],
+    ),
+    (
         "FUSO",
         &["fuso", "fuso-N", "fuso-unmodified", "fuso-unmodified-N"],
     ),
@@ -120,6 +124,14 @@ pub(super) const VARIANTS: &[Group] = &[
             (
                 "linger",
                 "the Linux kernel's: bursts to the lowest linger time",
+            ),
+            (
+                "ecf",
+                "waits for the fastest subflow if that completes the data earlier",
+            ),
+            (
+                "blest",
+                "keeps the peer's window free for the fastest subflow",
             ),
         ],
     ),

@@ -249,6 +249,9 @@ impl Conn {
 
     /// Passes to the client's stack as much of the requests as it accepts.
     pub(crate) fn push_request(&mut self, now: Instant, stack: &mut Stack) {
+        if self.requests.left > 0 {
+            stack.message_ends_after(self.client, self.requests.left);
+        }
         while self.requests.left > 0 && !self.dead {
             let len = self.requests.left.min(1 << 20) as u32;
             match stack.send(now, self.client, Payload::Length(len)) {
@@ -287,6 +290,7 @@ impl Conn {
             }
             requests.read -= request;
             responses.left += bytes;
+            stack.message_ends_after(server, responses.left);
         }
         while responses.left > 0 {
             let piece = content.piece(responses.sent, responses.left);

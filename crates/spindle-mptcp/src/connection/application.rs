@@ -1,5 +1,7 @@
 //! The application's side of a connection: writing, reading, and notifications.
 
+use std::collections::VecDeque;
+
 use spindle_units::Instant;
 use spindle_wire::Payload;
 
@@ -19,6 +21,9 @@ pub(super) struct Writer {
     /// The application has announced that it will write more. Until it withdraws the announcement, the
     /// connection counts as having new data.
     pub(super) more_expected: bool,
+    /// The declared ends of messages that were not sent completely, in ascending order. Empty if the scheduler
+    /// does not need them.
+    message_ends: VecDeque<DataOffset>,
 }
 
 impl Connection {
@@ -76,6 +81,29 @@ impl Connection {
         if ended {
             self.policy.triggers.insert(Trigger::AppDrained);
         }
+    }
+
+    /// The application declares that a message ends after `bytes` more bytes than it has written so far. An end
+    /// that is not beyond the last declared one is ignored.
+    pub(crate) fn message_ends_after(&mut self, bytes: u64) {
+        if !self.scheduling.sees_all {
+            return;
+        }
+        let (end, sent_to) = (self.send.written + bytes, self.send.nxt);
+        let ends = &mut self.writer.message_ends;
+        while ends.front().is_some_and(|e| *e <= sent_to) {
+            ends.pop_front();
+        }
+        if end > sent_to && ends.back().is_none_or(|e| *e < end) {
+            ends.push_back(end);
+        }
+    }
+
+    /// Bytes from the next offset to be sent to the end of its message, if that is known.
+    pub(super) fn message_left(&self) -> Option<u64> {
+        let mut ends = self.writer.message_ends.iter();
+        let end = ends.find(|e| **e > self.send.nxt)?;
+        Some(*end - self.send.nxt)
     }
 
     /// The writer whose write did not fit completely has given up on the rest.

@@ -226,11 +226,7 @@ impl Connection {
                 return any;
             }
             self.find_assignable();
-            let (una, nxt) = (self.send.una, self.send.nxt);
-            let picked = self
-                .scheduling
-                .scheduler
-                .pick(&self.scheduling.candidates, una, nxt, len);
+            let picked = self.ask_scheduler(now, len);
             let Some(i) = picked.and_then(|a| self.index(a.subflow)) else {
                 return any;
             };

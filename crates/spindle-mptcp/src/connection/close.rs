@@ -394,6 +394,7 @@ impl Connection {
         self.subflows.forget_views();
         self.policy.views = Vec::new();
         self.scheduling.candidates = Vec::new();
+        self.scheduling.subflows = Vec::new();
         self.outbox.packets.shrink_to_fit();
         self.outbox.events.shrink_to_fit();
     }

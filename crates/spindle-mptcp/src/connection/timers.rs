@@ -42,6 +42,8 @@ pub(super) struct Timers {
     pub(super) data_tries: u32,
     /// When a subflow that timed out soon after its last sign of life must be checked again, and which subflow.
     pub(super) path_check: Option<(Instant, SubflowId)>,
+    /// When the scheduler must be asked again, if it waits until a certain time.
+    pub(super) scheduler_at: Option<Instant>,
 }
 
 impl Timers {
@@ -65,6 +67,7 @@ impl Connection {
             due = due.min(or_far_future(self.paths.deadline()));
         }
         due = due.min(or_far_future(self.timers.path_check.map(|(t, _)| t)));
+        due = due.min(or_far_future(self.timers.scheduler_at));
         due = due.min(or_far_future(self.policy_deadline()));
         due = due.min(or_far_future(self.cut_off_deadline()));
         due = due.min(or_far_future(
@@ -104,6 +107,8 @@ impl Connection {
         if self.policy_deadline().is_some_and(|t| t <= now) {
             self.policy.triggers.insert(Trigger::Timer);
         }
+        // The transmission that follows every timer asks the scheduler.
+        self.timers.scheduler_at.take_if(|t| *t <= now);
         self.judge_again(now);
         let subflows = &self.subflows;
         let in_use = |addr| subflows.remaining().any(|s| s.local.addr == addr);
@@ -419,6 +424,7 @@ impl Connection {
             self.timers.data_at = None;
             self.scheduling.undelivered = Default::default();
             self.timers.path_check = None;
+            self.timers.scheduler_at = None;
             self.timers.stalled_since = None;
             self.cut_off = None;
             self.timers.shut_since = None;

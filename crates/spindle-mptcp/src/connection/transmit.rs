@@ -503,14 +503,10 @@ impl Connection {
             return None;
         }
         self.find_candidates(now);
-        let (una, nxt, unsent) = (self.send.una, self.send.nxt, self.send.unsent_bytes());
         let Assignment {
             subflow,
             again_from,
-        } = self
-            .scheduling
-            .scheduler
-            .pick(&self.scheduling.candidates, una, nxt, unsent)?;
+        } = self.ask_scheduler(now, self.send.unsent_bytes())?;
         let i = self.index(subflow)?;
         if let Some(from) = again_from {
             return self.put_again(now, i, from, next);

@@ -537,6 +537,16 @@ impl Stack {
         }
     }
 
+    /// Declares where a message ends: after `bytes` more bytes than were [sent](Self::send) so far. Schedulers
+    /// may use it ([`View::message_left`](crate::scheduler::View::message_left)). Several messages may be
+    /// declared ahead, in ascending order of their ends. An end that is not beyond the last declared one is
+    /// ignored.
+    pub fn message_ends_after(&mut self, h: Handle, bytes: u64) {
+        if let Some(c) = self.table.get_mut(h) {
+            c.message_ends_after(bytes);
+        }
+    }
+
     /// Reports that the application has given up the rest of a partial write, so that no more new data are
     /// expected.
     pub fn forget_blocked_write(&mut self, h: Handle) {

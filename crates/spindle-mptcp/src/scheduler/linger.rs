@@ -1,7 +1,7 @@
 //! The default scheduler of the Linux kernel.
 
-use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
-use crate::types::{DataOffset, SubflowId};
+use super::{Candidate, Decision, Scheduler, SchedulerFactory, View};
+use crate::types::SubflowId;
 
 /// Bursts to the subflow with the lowest linger time (queued bytes over pacing rate), ahead of its window:
 /// "linger". This is the Linux kernel's default.
@@ -65,31 +65,27 @@ impl Scheduler for LingerScheduler {
         Some(LINGER_BURST)
     }
 
-    fn pick(
-        &mut self,
-        candidates: &[Candidate],
-        _acked: DataOffset,
-        _sent: DataOffset,
-        unsent: u64,
-    ) -> Option<Assignment> {
+    fn pick(&mut self, view: &View<'_>) -> Decision {
         // Nanoseconds, so that short queues on fast paths differ.
         let linger = |c: &&Candidate| {
             let queued = u128::from(c.queued) * 1_000_000_000;
             self.rate(c)
                 .map_or(u128::MAX, |rate| queued / u128::from(rate.max(1)))
         };
-        let best = *candidates.iter().min_by_key(linger)?;
-        if unsent == 0 || best.queued >= LINGER_WINDOWS * best.cwnd {
-            return None;
+        let Some(best) = view.candidates.iter().min_by_key(linger) else {
+            return Decision::Wait;
+        };
+        if view.unsent == 0 || best.queued >= LINGER_WINDOWS * best.cwnd {
+            return Decision::Wait;
         }
-        self.average(&best, unsent.min(LINGER_BURST));
-        Some(Assignment::new_data(best.id))
+        self.average(best, view.unsent.min(LINGER_BURST));
+        Decision::new_data(best.id)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::candidate;
+    use super::super::tests::{candidate, view};
     use super::*;
 
     #[test]
@@ -100,32 +96,26 @@ mod tests {
             candidate(SubflowId(1), Some(200), 0),
         ];
         assert_eq!(
-            s.pick(&list, DataOffset::START, DataOffset::START, 1),
-            Some(Assignment::new_data(SubflowId(3))),
+            s.pick(&view(&list, 1)),
+            Decision::new_data(SubflowId(3)),
             "a tie"
         );
         list[0].queued = 65_428;
-        assert_eq!(
-            s.pick(&list, DataOffset::START, DataOffset::START, 1),
-            Some(Assignment::new_data(SubflowId(1)))
-        );
+        assert_eq!(s.pick(&view(&list, 1)), Decision::new_data(SubflowId(1)));
         list[1].queued = 65_428;
         assert_eq!(
-            s.pick(&list, DataOffset::START, DataOffset::START, 1),
-            Some(Assignment::new_data(SubflowId(1))),
+            s.pick(&view(&list, 1)),
+            Decision::new_data(SubflowId(1)),
             "the faster drains it sooner"
         );
         list[1].queued = 6 * 14_480;
         assert_eq!(
-            s.pick(&list, DataOffset::START, DataOffset::START, 1),
-            None,
+            s.pick(&view(&list, 1)),
+            Decision::Wait,
             "its buffer is full, the other's is not"
         );
         list[1].queued = 4 * 65_428;
-        assert_eq!(
-            s.pick(&list, DataOffset::START, DataOffset::START, 1),
-            Some(Assignment::new_data(SubflowId(3)))
-        );
-        assert_eq!(s.pick(&list, DataOffset::START, DataOffset::START, 0), None);
+        assert_eq!(s.pick(&view(&list, 1)), Decision::new_data(SubflowId(3)));
+        assert_eq!(s.pick(&view(&list, 0)), Decision::Wait);
     }
 }

@@ -1,7 +1,6 @@
 //! The scheduler of the papers: the lowest smoothed round-trip time.
 
-use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
-use crate::types::DataOffset;
+use super::{Assignment, Decision, Scheduler, SchedulerFactory, View};
 
 /// The subflow with room and the lowest smoothed RTT (mechanisms A0): "minrtt". Subflows without a measurement
 /// sort last. Ties go to the lower identifier.
@@ -23,26 +22,19 @@ impl SchedulerFactory for MinRtt {
 }
 
 impl Scheduler for MinRtt {
-    fn pick(
-        &mut self,
-        candidates: &[Candidate],
-        _acked: DataOffset,
-        _sent: DataOffset,
-        unsent: u64,
-    ) -> Option<Assignment> {
-        if unsent == 0 {
-            return None;
+    fn pick(&mut self, view: &View<'_>) -> Decision {
+        if view.unsent == 0 {
+            return Decision::Wait;
         }
-        let best = candidates
-            .iter()
-            .min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id))?;
-        Some(Assignment::new_data(best.id))
+        let candidates = view.candidates.iter();
+        let best = candidates.min_by_key(|c| (c.srtt.map_or(u64::MAX, |d| d.as_nanos()), c.id));
+        best.map(|c| Assignment::new_data(c.id)).into()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::candidate;
+    use super::super::tests::{candidate, view};
     use super::*;
     use crate::types::SubflowId;
 
@@ -54,14 +46,11 @@ mod tests {
             candidate(SubflowId(1), Some(300), 0),
             candidate(SubflowId(2), Some(200), 0),
         ];
+        assert_eq!(s.pick(&view(&list, 1)), Decision::new_data(SubflowId(2)));
         assert_eq!(
-            s.pick(&list, DataOffset::START, DataOffset::START, 1),
-            Some(Assignment::new_data(SubflowId(2)))
+            s.pick(&view(&list[..1], 1)),
+            Decision::new_data(SubflowId(0))
         );
-        assert_eq!(
-            s.pick(&list[..1], DataOffset::START, DataOffset::START, 1),
-            Some(Assignment::new_data(SubflowId(0)))
-        );
-        assert_eq!(s.pick(&list, DataOffset::START, DataOffset::START, 0), None);
+        assert_eq!(s.pick(&view(&list, 0)), Decision::Wait);
     }
 }

@@ -4,10 +4,13 @@
 //! [`built_in`] has those that come with Spindle. Each has a file that contains both. Other crates implement the
 //! same two traits.
 
+mod blest;
+mod ecf;
 mod linger;
 mod min_rtt;
 mod redundant;
 mod round_robin;
+mod view;
 
 /// The schedulers that come with Spindle. A new one needs a line here and its `mod` line above.
 static BUILT_IN: LazyLock<Vec<Arc<dyn SchedulerFactory>>> = LazyLock::new(|| {
@@ -16,18 +19,23 @@ static BUILT_IN: LazyLock<Vec<Arc<dyn SchedulerFactory>>> = LazyLock::new(|| {
         Arc::new(round_robin::RoundRobin),
         Arc::new(redundant::Redundant),
         Arc::new(linger::Linger),
+        Arc::new(ecf::Ecf::default()),
+        Arc::new(blest::Blest),
     ]
 });
 
 use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
 
-use spindle_units::Duration;
-
+pub use blest::Blest;
+pub use ecf::Ecf;
 pub use linger::Linger;
 pub use min_rtt::MinRtt;
 pub use redundant::Redundant;
 pub use round_robin::RoundRobin;
+pub use view::{Candidate, SubflowView, View};
+
+use spindle_units::Instant;
 
 use crate::types::{DataOffset, SubflowId};
 
@@ -36,26 +44,7 @@ pub fn built_in() -> &'static [Arc<dyn SchedulerFactory>] {
     &BUILT_IN
 }
 
-/// A subflow that may get data. It is established, not dead, and has room for a segment. A backup is a
-/// candidate only if there is no regular one.
-#[derive(Clone, Copy, Debug)]
-pub struct Candidate {
-    /// Its identifier.
-    pub id: SubflowId,
-    /// Smoothed round-trip time, if measured.
-    pub srtt: Option<Duration>,
-    /// Highest data offset it has carried, for schedulers that send data more than once.
-    pub carried_to: DataOffset,
-    /// Bytes that it was given and that are not acknowledged yet.
-    pub queued: u64,
-    /// Its congestion window in bytes.
-    pub cwnd: u64,
-    /// The rate at which pacing would send its segments, in bytes a second, if measured. Only set for
-    /// schedulers that assign [bursts](Scheduler::burst).
-    pub pacing_rate: Option<u64>,
-}
-
-/// The decision of a scheduler.
+/// Data for a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The subflow.
@@ -71,6 +60,34 @@ impl Assignment {
             subflow,
             again_from: None,
         }
+    }
+}
+
+/// The decision of a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// A subflow gets data now.
+    Assign(Assignment),
+    /// No subflow gets data now. The scheduler is asked again after the next event on the connection: an
+    /// acknowledgement, a timer or a write. A scheduler must not wait for room on a subflow that has nothing in
+    /// flight, because no acknowledgement would follow.
+    Wait,
+    /// Like [`Self::Wait`], but the scheduler is also asked again at this time. The time must be later than
+    /// [`View::now`]. Otherwise it counts as [`Self::Wait`], and debug builds panic.
+    WaitUntil(Instant),
+}
+
+impl Decision {
+    /// The next new data go to `subflow`.
+    pub fn new_data(subflow: SubflowId) -> Self {
+        Self::Assign(Assignment::new_data(subflow))
+    }
+}
+
+impl From<Option<Assignment>> for Decision {
+    /// [`Decision::Wait`] if there is no assignment.
+    fn from(assignment: Option<Assignment>) -> Self {
+        assignment.map_or(Self::Wait, Self::Assign)
     }
 }
 
@@ -100,22 +117,20 @@ pub trait Scheduler: Send + Debug {
 
     /// Bytes that it assigns to a subflow at once, ahead of the subflow's window. `None` if it assigns a
     /// segment only when the segment may be sent. If it is `Some`, the candidates are all usable subflows, with
-    /// or without room, and `unsent` is the number of bytes that would be assigned.
+    /// or without room, and [`View::unsent`] is the number of bytes that would be assigned.
     fn burst(&self) -> Option<u64> {
         None
     }
 
-    /// The subflow to use next of `candidates` (in the order in which they were added), or `None` to wait.
-    /// `sent_to` is the data offset up to which data were sent for the first time. `acked_to` is the data
-    /// offset up to which they are acknowledged. `unsent` is the number of bytes that the application has
-    /// waiting.
-    fn pick(
-        &mut self,
-        candidates: &[Candidate],
-        acked_to: DataOffset,
-        sent_to: DataOffset,
-        unsent: u64,
-    ) -> Option<Assignment>;
+    /// Whether the view must contain [`View::subflows`] and [`View::message_left`]. They take time to compute,
+    /// so they are empty for other schedulers. The answer must be the same for the whole life of the
+    /// scheduler.
+    fn sees_all(&self) -> bool {
+        false
+    }
+
+    /// The subflow to use next, or how long to wait.
+    fn pick(&mut self, view: &View<'_>) -> Decision;
 
     /// A subflow has ended. Its identifier may be reused for another subflow.
     fn forget(&mut self, subflow: SubflowId) {
@@ -127,21 +142,22 @@ pub trait Scheduler: Send + Debug {
 mod tests {
     use super::*;
 
-    pub(super) fn candidate(id: SubflowId, rtt_us: Option<u64>, carried_to: u64) -> Candidate {
-        Candidate {
-            id,
-            srtt: rtt_us.map(Duration::from_micros),
-            carried_to: DataOffset(carried_to),
-            queued: 0,
-            cwnd: 14_480,
-            pacing_rate: rtt_us.map(|us| 2 * 14_480_000_000 / (us * 1000)),
-        }
-    }
+    pub(super) use super::view::tests::{candidate, view};
 
     #[test]
     fn built_in_schedulers_have_distinct_names_and_a_summary() {
         let names: Vec<_> = built_in().iter().map(|s| s.name()).collect();
-        assert_eq!(names, ["minrtt", "roundrobin", "redundant", "linger"]);
+        assert_eq!(
+            names,
+            [
+                "minrtt",
+                "roundrobin",
+                "redundant",
+                "linger",
+                "ecf",
+                "blest"
+            ]
+        );
         assert!(built_in().iter().all(|s| !s.summary().is_empty()));
     }
 }

@@ -1,7 +1,6 @@
 //! Every byte on every subflow.
 
-use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
-use crate::types::DataOffset;
+use super::{Assignment, Decision, Scheduler, SchedulerFactory, View};
 
 /// Every byte on every subflow: "redundant".
 #[derive(Clone, Copy, Debug)]
@@ -26,35 +25,28 @@ impl Scheduler for Redundant {
         true
     }
 
-    fn pick(
-        &mut self,
-        candidates: &[Candidate],
-        acked: DataOffset,
-        sent: DataOffset,
-        unsent: u64,
-    ) -> Option<Assignment> {
+    fn pick(&mut self, view: &View<'_>) -> Decision {
+        let (acked, sent) = (view.acked_to, view.sent_to);
+        let candidates = view.candidates.iter();
         let behind = candidates
-            .iter()
             .filter(|c| c.carried_to.max(acked) < sent)
             .min_by_key(|c| (c.carried_to, c.id));
         if let Some(c) = behind {
-            return Some(Assignment {
+            return Decision::Assign(Assignment {
                 subflow: c.id,
                 again_from: Some(c.carried_to.max(acked)),
             });
         }
-        if unsent == 0 {
-            return None;
-        }
-        Some(Assignment::new_data(candidates.first()?.id))
+        let first = view.candidates.first().filter(|_| view.unsent > 0);
+        first.map(|c| Assignment::new_data(c.id)).into()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::candidate;
+    use super::super::tests::{candidate, view};
     use super::*;
-    use crate::types::SubflowId;
+    use crate::types::{DataOffset, SubflowId};
 
     #[test]
     fn redundant_resends_data_that_a_subflow_has_not_carried() {
@@ -63,23 +55,19 @@ mod tests {
             candidate(SubflowId(0), None, 3000),
             candidate(SubflowId(1), None, 1000),
         ];
-        assert_eq!(
-            s.pick(&list, DataOffset(0), DataOffset(3000), 5),
-            Some(Assignment {
+        let acked = |to| View {
+            acked_to: DataOffset(to),
+            sent_to: DataOffset(3000),
+            ..view(&list, 5)
+        };
+        let again = |from| {
+            Decision::Assign(Assignment {
                 subflow: SubflowId(1),
-                again_from: Some(DataOffset(1000))
+                again_from: Some(DataOffset(from)),
             })
-        );
-        assert_eq!(
-            s.pick(&list, DataOffset(2000), DataOffset(3000), 5),
-            Some(Assignment {
-                subflow: SubflowId(1),
-                again_from: Some(DataOffset(2000))
-            })
-        );
-        assert_eq!(
-            s.pick(&list, DataOffset(3000), DataOffset(3000), 5),
-            Some(Assignment::new_data(SubflowId(0)))
-        );
+        };
+        assert_eq!(s.pick(&acked(0)), again(1000));
+        assert_eq!(s.pick(&acked(2000)), again(2000));
+        assert_eq!(s.pick(&acked(3000)), Decision::new_data(SubflowId(0)));
     }
 }

@@ -1,7 +1,7 @@
 //! Subflows in turn.
 
-use super::{Assignment, Candidate, Scheduler, SchedulerFactory};
-use crate::types::{DataOffset, SubflowId};
+use super::{Decision, Scheduler, SchedulerFactory, View};
+use crate::types::SubflowId;
 
 /// Subflows with room in turn, a segment each: "roundrobin".
 #[derive(Clone, Copy, Debug)]
@@ -28,29 +28,25 @@ struct RoundRobinScheduler {
 }
 
 impl Scheduler for RoundRobinScheduler {
-    fn pick(
-        &mut self,
-        candidates: &[Candidate],
-        _acked: DataOffset,
-        _sent: DataOffset,
-        unsent: u64,
-    ) -> Option<Assignment> {
-        if unsent == 0 {
-            return None;
+    fn pick(&mut self, view: &View<'_>) -> Decision {
+        if view.unsent == 0 {
+            return Decision::Wait;
         }
         // The candidates are in the order in which they were added. With reused identifiers this is not the
         // order of identifiers.
-        let later = candidates.iter().filter(|c| Some(c.id) > self.last);
+        let later = view.candidates.iter().filter(|c| Some(c.id) > self.last);
         let next = later.min_by_key(|c| c.id);
-        let chosen = next.or(candidates.iter().min_by_key(|c| c.id))?;
+        let Some(chosen) = next.or(view.candidates.iter().min_by_key(|c| c.id)) else {
+            return Decision::Wait;
+        };
         self.last = Some(chosen.id);
-        Some(Assignment::new_data(chosen.id))
+        Decision::new_data(chosen.id)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::candidate;
+    use super::super::tests::{candidate, view};
     use super::*;
 
     #[test]
@@ -61,10 +57,8 @@ mod tests {
             candidate(SubflowId(1), None, 0),
             candidate(SubflowId(2), None, 0),
         ];
-        let picks: Vec<_> = (0..4)
-            .filter_map(|_| s.pick(&list, DataOffset::START, DataOffset::START, 1))
-            .map(|a| a.subflow.0)
-            .collect();
-        assert_eq!(picks, [0, 1, 2, 0]);
+        let picks: Vec<_> = (0..4).map(|_| s.pick(&view(&list, 1))).collect();
+        let expected = [0, 1, 2, 0].map(|id| Decision::new_data(SubflowId(id)));
+        assert_eq!(picks, expected);
     }
 }
