@@ -66,6 +66,7 @@ pub mod results;
 pub mod rng;
 pub mod scenario;
 pub mod stats;
+mod text_file;
 pub mod topologies;
 pub mod traffic;
 mod transport_name;

@@ -329,7 +329,7 @@ fn host_ports_mark_from_host_ecn_threshold_on() {
     assert_eq!(
         error(&text("dumbbell")),
         "f.toml:5: topology.host_ecn_threshold: has no meaning here, want it in fuso-testbed, \
-         fuso-sim, fat-tree"
+         fuso-sim, fat-tree, file"
     );
 }
 
@@ -357,7 +357,7 @@ fn priorities_setting_applies_to_all_ports() {
     assert_eq!(
         error(&text("dual-homed")),
         "f.toml:5: topology.priorities: has no meaning here, want it in fuso-testbed, fuso-sim, cofuso-sim, \
-         dumbbell, fat-tree, leaf-spine"
+         dumbbell, fat-tree, leaf-spine, file"
     );
 }
 
@@ -389,7 +389,7 @@ fn host_speedup_multiplies_the_rate_of_the_hosts_links_only() {
     assert_eq!(
         error(&text("dual-homed", "2.5")),
         "f.toml:6: topology.host_speedup: has no meaning here, want it in fuso-sim, dumbbell, fat-tree, \
-         leaf-spine"
+         leaf-spine, file"
     );
     assert_eq!(
         error(&text("leaf-spine", "0")),

@@ -87,9 +87,15 @@ fn entries_mut(node: &mut Node) -> &mut [(String, Node)] {
 /// Prefix of the name of a file that sizes are drawn from.
 const FILE: &str = "file:";
 
-/// Replaces the names of files in the traffic and the sweep with the files' contents.
+/// The key of a file in the tables of topologies and traffic.
+const PATH: &str = "path";
+
+/// Replaces the names of files in the topology, the traffic and the sweep with the files' contents.
 fn embed_files(tree: &mut Node, directory: &Path) {
-    for (_, node) in entries_mut(tree).iter_mut().filter(|(k, _)| k == "traffic") {
+    for (_, node) in entries_mut(tree)
+        .iter_mut()
+        .filter(|(k, _)| k == "traffic" || k == "topology")
+    {
         embed(node, directory);
     }
     for (axis, node) in sweeps_mut(tree).iter_mut().flat_map(entries_mut) {
@@ -104,7 +110,11 @@ fn embed_value(axis: &str, value: &mut Node, directory: &Path) {
     let Value::Text(name) = &value.value else {
         return embed(value, directory);
     };
-    if let Some(contents) = contents(name, value, directory) {
+    let found = match is_path(axis) {
+        true => whole(name, value, directory),
+        false => contents(name, value, directory),
+    };
+    if let Some(contents) = found {
         let entries = vec![
             ("name".to_owned(), value.clone()),
             (path_of(axis).to_owned(), contents),
@@ -126,9 +136,33 @@ fn embed(node: &mut Node, directory: &Path) {
         Value::Table(entries) => entries
             .iter_mut()
             .filter(|(key, _)| key != "name")
-            .for_each(|(_, n)| embed(n, directory)),
+            .for_each(|(key, n)| match &n.value {
+                Value::Text(name) if is_path(key) => {
+                    if let Some(whole) = whole(&name.clone(), n, directory) {
+                        *n = whole;
+                    }
+                }
+                _ => embed(n, directory),
+            }),
         _ => {}
     }
+}
+
+/// Whether a key or the last part of an axis names a file.
+fn is_path(key: &str) -> bool {
+    key.rsplit('.').next() == Some(PATH)
+}
+
+/// `{ name = "...", text = "..." }` for the name of a file.
+fn whole(name: &str, at: &Node, directory: &Path) -> Option<Node> {
+    let node = |value| Node {
+        value,
+        origin: at.origin.clone(),
+    };
+    let text = std::fs::read_to_string(directory.join(name)).ok()?;
+    let entry = |key: &str, text: String| (key.to_owned(), node(Value::Text(text)));
+    let entries = vec![entry("name", name.to_owned()), entry("text", text)];
+    Some(node(Value::Table(entries)))
 }
 
 /// `{ cdf = "..." }` for `file:...`.
@@ -292,6 +326,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn files_of_traces_and_topologies_are_included_in_the_rewritten_text() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name, text| std::fs::write(directory.path().join(name), text).unwrap();
+        let net = "hosts = [\"a\", \"b\"]\n[[cables]]\nends = [\"a\", \"b\"]\n";
+        write("net.toml", net);
+        write("one.csv", "time,source,destination,size\n0,a,b,10\n");
+        write("two.csv", "time,source,destination,size\n0,a,b,20\n");
+        let text = "transports = [\"tcp\"]\ntopology = { name = \"file\", path = \"net.toml\" }\n\
+                    traffic = { kind = \"trace\", path = \"one.csv\" }\n\
+                    sweep = { \"traffic.path\" = [\"one.csv\", \"two.csv\"] }\n";
+        let written = same(text, &Overrides::default(), directory.path());
+        let registry = Registry::standard();
+        let overrides = Overrides::default();
+        let original =
+            library::parse(&registry, ("x.toml", text), directory.path(), &overrides).unwrap();
+        assert_eq!(essence(&original), essence(&read(&written, &overrides)));
     }
 
     #[test]

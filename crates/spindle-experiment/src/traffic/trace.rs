@@ -3,7 +3,6 @@
 mod read;
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use spindle_units::Duration;
@@ -16,6 +15,7 @@ use super::{
 use crate::catalog::Catalog;
 use crate::document::Section;
 use crate::rng::hash64;
+use crate::text_file::TextFile;
 use read::TraceFlow;
 
 /// Largest size of a trace file in bytes (our choice; more than the largest number of flows needs).
@@ -100,12 +100,9 @@ struct Kind;
 
 impl TrafficKind for Kind {
     fn read(&self, s: &Section<'_>, place: &TrafficPlace<'_>) -> Result<Arc<dyn Traffic>> {
-        let name: String = s.need("path")?;
-        let path = place.directory.join(Path::new(&name));
-        let shown = path.display();
-        let text = text(&path).map_err(|problem| s.error("path", format!("{shown}: {problem}")))?;
-        let flows = read::parse(&text, place.network)
-            .map_err(|e| s.error("path", format!("{shown}:{e}")))?;
+        let file = TextFile::read(s, place.directory, MOST_BYTES)?;
+        let flows = read::parse(&file.text, place.network)
+            .map_err(|e| s.error("path", format!("{}:{e}", file.name)))?;
         let speedup: f64 = s.or("speedup", 1.0)?;
         // The range is our choice. It is the ratio of a second and a microsecond.
         if !(speedup >= 1e-6 && speedup <= 1e6) {
@@ -120,16 +117,6 @@ impl TrafficKind for Kind {
             observe: observe(s)?,
         }))
     }
-}
-
-/// The text of a file of bounded size.
-fn text(path: &Path) -> std::result::Result<String, String> {
-    let cannot = |e: std::io::Error| format!("cannot be read: {e}");
-    let bytes = std::fs::metadata(path).map_err(cannot)?.len();
-    if bytes > MOST_BYTES {
-        return Err(format!("has {bytes} bytes, want at most {MOST_BYTES}"));
-    }
-    std::fs::read_to_string(path).map_err(cannot)
 }
 
 pub(super) fn register(catalog: &mut Catalog<dyn TrafficKind>) {

@@ -13,6 +13,7 @@ use spindle_units::{BitRate, Duration};
 use super::{Buffer, LinkSettings, MAX_HOSTS, Topology, TopologyKind};
 use crate::catalog::Catalog;
 use crate::document::{ExperimentError, Section};
+use crate::text_file::TextFile;
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -144,15 +145,15 @@ impl TopologyKind for Kind {
         _: &LinkSettings,
         directory: &Path,
     ) -> Result<Arc<dyn Topology>> {
-        let name: String = s.need("path")?;
-        let path = directory.join(&name);
-        let shown = path.display().to_string();
+        let file = TextFile::read(s, directory, MOST_BYTES)?;
+        let (shown, text) = (file.name, file.text);
+        let path = Path::new(&shown);
         let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
         let is_xml = match extension.as_deref() {
             Some("toml") => false,
             Some("graphml" | "xml") => true,
             _ => {
-                let problem = format!("found \"{name}\", want a file .toml, .graphml or .xml");
+                let problem = format!("found \"{shown}\", want a file .toml, .graphml or .xml");
                 return Err(s.error("path", problem));
             }
         };
@@ -167,7 +168,6 @@ impl TopologyKind for Kind {
             hosts_per_node: s.or("hosts_per_node", 1)?,
             host_delay: s.or("host_delay", HOST_DELAY)?,
         };
-        let text = text(&path).map_err(|p| s.error("path", format!("{shown}: {p}")))?;
         let graph = match is_xml {
             false => toml::read(&shown, &text, &defaults)?,
             true => graphml::read(&text, &defaults)
@@ -176,16 +176,6 @@ impl TopologyKind for Kind {
         check(&graph).map_err(|p| s.error("path", format!("{shown}: {p}")))?;
         Ok(Arc::new(graph))
     }
-}
-
-/// The text of a file of bounded size.
-fn text(path: &Path) -> std::result::Result<String, String> {
-    let cannot = |e: std::io::Error| format!("cannot be read: {e}");
-    let bytes = std::fs::metadata(path).map_err(cannot)?.len();
-    if bytes > MOST_BYTES {
-        return Err(format!("has {bytes} bytes, want at most {MOST_BYTES}"));
-    }
-    std::fs::read_to_string(path).map_err(cannot)
 }
 
 /// Checks the numbers of nodes and cables, and that all nodes are connected.
