@@ -179,6 +179,13 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("arena-random-loss", Some("arena"), "arena/random-loss.toml"),
     built_in!("others-prr", Some("others"), "others/prr.toml"),
     built_in!("others-plb", Some("others"), "others/plb.toml"),
+    built_in!("others-conga", Some("others"), "others/conga.toml"),
+    built_in!("others-drill", Some("others"), "others/drill.toml"),
+    built_in!(
+        "others-linkguardian",
+        Some("others"),
+        "others/linkguardian.toml"
+    ),
     built_in!(
         "others-flowbender",
         Some("others"),

@@ -221,6 +221,8 @@ mod tests {
         );
         let e = wrong("on = \"P9\"\njitter = \"5us\"");
         assert!(e.contains("links.on: no link matches `P9`"), "{e}");
+        let e = wrong("rate = \"0bps\"");
+        assert!(e.contains("links.rate: found 0"), "{e}");
         let e = wrong("jitter = \"0us\"");
         assert!(e.contains("links.jitter: found 0"), "{e}");
         let e = wrong("jitter = { mean = \"5us\" }");
