@@ -105,7 +105,7 @@ impl TrafficKind for Kind {
             .map_err(|e| s.error("path", format!("{}:{e}", file.name)))?;
         let speedup: f64 = s.or("speedup", 1.0)?;
         // The range is our choice. It is the ratio of a second and a microsecond.
-        if !(speedup >= 1e-6 && speedup <= 1e6) {
+        if !(1e-6..=1e6).contains(&speedup) {
             let problem = format!("found {speedup}, want a factor from 1e-6 to 1e6");
             return Err(s.error("speedup", problem));
         }

@@ -129,12 +129,12 @@ fn place(node: Node<'_, '_>, id: &str, (keys, labels): (&Keys<'_>, &mut Names)) 
     let latitude = number(node, keys, "Latitude")?;
     let longitude = number(node, keys, "Longitude")?;
     let position = latitude.zip(longitude);
-    if let Some((latitude, longitude)) = position {
-        if latitude.abs() > 90.0 || longitude.abs() > 360.0 {
-            return Err(format!(
-                "found latitude {latitude} and longitude {longitude}, want degrees"
-            ));
-        }
+    if let Some((latitude, longitude)) = position
+        && (latitude.abs() > 90.0 || longitude.abs() > 360.0)
+    {
+        return Err(format!(
+            "found latitude {latitude} and longitude {longitude}, want degrees"
+        ));
     }
     let label = data(node, keys, "label")
         .filter(|l| !l.is_empty())
