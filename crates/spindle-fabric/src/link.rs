@@ -3,7 +3,7 @@
 use spindle_units::{BitRate, Bytes, Duration, Instant};
 
 use crate::late::{self, Jitter, LocalRetransmission, Reorder};
-use crate::queue::{QueueDiscipline, QueueInfo, Queueing};
+use crate::queue::{Discipline, Priorities, QueueInfo, Queueing};
 use crate::trace::Trace;
 use crate::{Loss, NetworkError};
 
@@ -84,10 +84,10 @@ impl LinkSpec {
     }
 
     /// The discipline of a port that is served packet by packet.
-    pub(crate) fn discipline(&self, info: &QueueInfo) -> Box<dyn QueueDiscipline> {
+    pub(crate) fn discipline(&self, info: &QueueInfo) -> Discipline {
         match &self.queue {
             Some(queue) => queue.discipline(info),
-            None if self.priorities => Queueing::priorities().discipline(info),
+            None if self.priorities => Discipline::Priorities(Priorities::default()),
             None => Queueing::drop_tail().discipline(info),
         }
     }

@@ -85,7 +85,7 @@ fn shorter_delay_does_not_let_packets_overtake() {
 }
 
 #[test]
-fn packets_offered_to_a_link_that_pauses_for_ever_are_left_in_the_network() {
+fn packets_offered_to_a_link_that_pauses_indefinitely_are_left_in_the_network() {
     let (mut simulation, link) = simulation(steps(&[step(0, 0, 100)]));
     simulation.inject(Address(0), Address(2), Parcel::new(0));
     assert!(drain(&mut simulation).arrivals.is_empty());

@@ -27,6 +27,8 @@ pub(crate) const SERVED: u32 = 4;
 pub(crate) const STALE: u32 = 8;
 /// Packets are being watched.
 pub(crate) const WATCHED: u32 = 16;
+/// The rate and the delay of the link follow a trace.
+pub(crate) const TRACED: u32 = 64;
 /// Packets that cannot be marked are dropped where others are marked.
 pub(crate) const DROPS_UNMARKABLE: u32 = 32;
 
@@ -84,7 +86,9 @@ impl Port {
             mark_above: spec.mark_above.map_or(u64::MAX, |b| b.0),
             limit_packets,
             rate,
-            flags: flag(spec.is_served(), SERVED) | flag(spec.drop_unmarkable, DROPS_UNMARKABLE),
+            flags: flag(spec.is_served(), SERVED)
+                | flag(spec.trace.is_some(), TRACED)
+                | flag(spec.drop_unmarkable, DROPS_UNMARKABLE),
             end,
             offered: 0,
             bytes: 0,

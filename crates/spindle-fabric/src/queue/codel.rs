@@ -193,16 +193,12 @@ impl CoDel {
 }
 
 impl QueueDiscipline for CoDel {
-    fn offer(
-        &mut self,
-        packet: QueuedPacket,
-        port: &mut QueuePort<'_>,
-    ) -> Result<(), QueuedPacket> {
-        if !port.has_room(packet.wire_len()) && !packet.is_exempt() {
-            return Err(packet);
-        }
+    fn admit(&mut self, packet: &mut QueuedPacket, port: &mut QueuePort<'_>) -> bool {
+        port.has_room(packet.wire_len()) || packet.is_exempt()
+    }
+
+    fn push(&mut self, packet: QueuedPacket, _: &mut QueuePort<'_>) {
         self.queue.push(packet);
-        Ok(())
     }
 
     fn next(&mut self, port: &mut QueuePort<'_>) -> Option<QueuedPacket> {
@@ -274,7 +270,7 @@ mod tests {
         // Only one packet is left, so the queue is not above one MTU.
         assert_eq!(drops(&mut bench, 207, 1000), []);
         assert!(!bench.discipline.control.dropping);
-        assert_eq!(bench.bytes(), 0);
+        assert_eq!(bench.unsent_bytes(), 0);
     }
 
     #[test]

@@ -12,17 +12,17 @@ pub struct DropTail {
 }
 
 impl QueueDiscipline for DropTail {
-    fn offer(
-        &mut self,
-        mut packet: QueuedPacket,
-        port: &mut QueuePort<'_>,
-    ) -> Result<(), QueuedPacket> {
+    fn admit(&mut self, packet: &mut QueuedPacket, port: &mut QueuePort<'_>) -> bool {
         let fits = port.has_room(packet.wire_len()) || packet.is_exempt();
-        if !fits || !port.mark_above_threshold(&mut packet) {
-            return Err(packet);
-        }
+        fits && port.mark_above_threshold(packet)
+    }
+
+    fn push(&mut self, packet: QueuedPacket, _: &mut QueuePort<'_>) {
         self.waiting.push_back(packet);
-        Ok(())
+    }
+
+    fn may_be_bypassed(&self) -> bool {
+        true
     }
 
     fn next(&mut self, _: &mut QueuePort<'_>) -> Option<QueuedPacket> {

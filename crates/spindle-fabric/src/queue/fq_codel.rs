@@ -140,22 +140,22 @@ impl FqCoDel {
 }
 
 impl QueueDiscipline for FqCoDel {
-    fn offer(
-        &mut self,
-        packet: QueuedPacket,
-        port: &mut QueuePort<'_>,
-    ) -> Result<(), QueuedPacket> {
+    fn admit(&mut self, packet: &mut QueuedPacket, port: &mut QueuePort<'_>) -> bool {
         if self.queues.is_empty() {
             let queues = self.settings.queues.max(1) as usize;
             self.queues.resize_with(queues, FlowQueue::default);
         }
-        let number = self.queue_of(&packet, port);
         let len = packet.wire_len();
-        if !self.make_room(number, len, port) && !packet.is_exempt() {
-            return Err(packet);
+        self.has_room(len, port) || {
+            let own = self.queue_of(packet, port);
+            self.make_room(own, len, port) || packet.is_exempt()
         }
+    }
+
+    fn push(&mut self, packet: QueuedPacket, port: &mut QueuePort<'_>) {
+        let number = self.queue_of(&packet, port);
         self.packets += 1;
-        self.bytes += u64::from(len);
+        self.bytes += u64::from(packet.wire_len());
         let queue = &mut self.queues[number as usize];
         queue.fifo.push(packet);
         if !queue.active {
@@ -163,7 +163,6 @@ impl QueueDiscipline for FqCoDel {
             queue.credits = i64::from(self.settings.quantum.max(1));
             self.new.push_back(number);
         }
-        Ok(())
     }
 
     /// RFC 8290, section 4.2: new queues first. A queue without credits, and a new queue that is empty, moves
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(bench.dropped, [0]);
         assert!(bench.offer(0, of(1, 3)), "the longest queue drops its head");
         assert_eq!(bench.dropped, [0, 1]);
-        assert_eq!(bench.bytes(), 6000);
+        assert_eq!(bench.unsent_bytes(), 6000);
         assert_eq!(bench.send_all(0).len(), 4);
     }
 

@@ -36,21 +36,25 @@ pub struct QueuedPacket(pub(crate) Meta);
 
 impl QueuedPacket {
     /// Length on the wire in bytes.
+    #[inline]
     pub fn wire_len(&self) -> u32 {
         self.0.len
     }
 
     /// The packet's priority.
+    #[inline]
     pub fn class(&self) -> Class {
         self.0.class()
     }
 
     /// Whether the packet carries data.
+    #[inline]
     pub fn is_data(&self) -> bool {
         self.0.is_data()
     }
 
     /// Whether the packet must not be lost. See [`Packet::may_be_lost`](crate::Packet::may_be_lost).
+    #[inline]
     pub fn is_exempt(&self) -> bool {
         self.0.is_exempt()
     }
@@ -64,19 +68,19 @@ impl QueuedPacket {
 
 /// Decides about the packets of one port that is served packet by packet. Each port has its own.
 ///
-/// Every packet that was offered leaves the discipline once: it is refused by [`offer`](Self::offer), passed to
+/// Every packet that was [pushed](Self::push) leaves the discipline once: it is passed to
 /// [`QueuePort::discard`], or returned by [`next`](Self::next) or [`clear`](Self::clear). A discipline must
 /// bound its memory, for example by [`QueuePort::has_room`].
 pub trait QueueDiscipline: fmt::Debug + Send {
-    /// Offers a packet. The discipline keeps it and may mark it. It may also discard waiting packets.
-    ///
-    /// # Errors
-    /// The packet itself, if it is refused. The port then drops it.
-    fn offer(&mut self, packet: QueuedPacket, port: &mut QueuePort<'_>)
-    -> Result<(), QueuedPacket>;
+    /// Whether an offered packet is accepted. Otherwise the port drops it. The discipline may mark the packet,
+    /// and may discard waiting packets to make room for it.
+    fn admit(&mut self, packet: &mut QueuedPacket, port: &mut QueuePort<'_>) -> bool;
 
-    /// The packet to send now. `None` if no packet waits. The discipline may discard other packets, but it must
-    /// return one of those that are left.
+    /// Keeps a packet that was just [admitted](Self::admit).
+    fn push(&mut self, packet: QueuedPacket, port: &mut QueuePort<'_>);
+
+    /// The packet to send now. `None` if no packet waits. The discipline may mark the packet and discard
+    /// others, but it must return one of those that are left.
     fn next(&mut self, port: &mut QueuePort<'_>) -> Option<QueuedPacket>;
 
     /// The number of waiting packets.
@@ -87,8 +91,66 @@ pub trait QueueDiscipline: fmt::Debug + Send {
         self.len() == 0
     }
 
+    /// Whether a packet that is admitted at an idle port can be sent without [`push`](Self::push) and
+    /// [`next`](Self::next). This is queried once. It saves time at ports that are often idle.
+    fn may_be_bypassed(&self) -> bool {
+        false
+    }
+
     /// Returns all waiting packets, because the link goes down.
     fn clear(&mut self) -> Vec<QueuedPacket>;
+}
+
+/// The discipline of a port. The one that existed before the others needs no virtual call.
+#[derive(Debug)]
+pub(crate) enum Discipline {
+    Priorities(Priorities),
+    Other(Box<dyn QueueDiscipline>),
+}
+
+/// Calls a method of the discipline that a port has.
+macro_rules! of_discipline {
+    ($discipline:expr, $d:ident => $call:expr) => {
+        match $discipline {
+            Discipline::Priorities($d) => $call,
+            Discipline::Other($d) => $call,
+        }
+    };
+}
+
+impl Discipline {
+    #[inline]
+    pub(crate) fn admit(&mut self, packet: &mut QueuedPacket, port: &mut QueuePort<'_>) -> bool {
+        of_discipline!(self, d => d.admit(packet, port))
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, packet: QueuedPacket, port: &mut QueuePort<'_>) {
+        of_discipline!(self, d => d.push(packet, port));
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self, port: &mut QueuePort<'_>) -> Option<QueuedPacket> {
+        of_discipline!(self, d => d.next(port))
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        of_discipline!(self, d => d.len())
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        of_discipline!(self, d => d.is_empty())
+    }
+
+    pub(crate) fn may_be_bypassed(&self) -> bool {
+        of_discipline!(self, d => d.may_be_bypassed())
+    }
+
+    pub(crate) fn clear(&mut self) -> Vec<QueuedPacket> {
+        of_discipline!(self, d => d.clear())
+    }
 }
 
 /// Looks up properties of a packet that only some disciplines need.
@@ -112,8 +174,8 @@ impl fmt::Debug for QueuePort<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueuePort")
             .field("now", &self.now())
-            .field("bytes", &self.bytes())
-            .field("packets", &self.packets())
+            .field("unsent_bytes", &self.unsent_bytes())
+            .field("unsent_packets", &self.unsent_packets())
             .finish_non_exhaustive()
     }
 }
@@ -126,33 +188,37 @@ impl QueuePort<'_> {
 
     /// The bytes of all packets that are not yet sent completely. The packet being sent counts with its whole
     /// length.
-    pub fn bytes(&self) -> u64 {
+    pub fn unsent_bytes(&self) -> u64 {
         self.port.unsent_bytes
     }
 
     /// The number of packets that are not yet sent completely. It includes the packet being sent.
-    pub fn packets(&self) -> u32 {
+    pub fn unsent_packets(&self) -> u32 {
         self.port.unsent
     }
 
     /// Whether the port's buffer has room for one more packet of this length. A limit in packets does not count
     /// the packet being sent.
+    #[inline]
     pub fn has_room(&self, wire_len: u32) -> bool {
         self.port.has_room(wire_len)
     }
 
     /// Like [`has_room`](Self::has_room), but after waiting packets with a total length of `removed` bytes, at
     /// least one, were discarded.
+    #[inline]
     pub fn would_have_room(&self, wire_len: u32, removed: u64) -> bool {
         self.port.would_have_room(wire_len, removed)
     }
 
     /// Whether more bytes wait than the port's marking threshold allows. False if the port does not mark.
+    #[inline]
     pub fn is_above_marking_threshold(&self) -> bool {
         self.port.unsent_bytes > self.port.mark_above
     }
 
     /// Marks a packet "congestion experienced" if it is ECN-capable. Returns whether it is now marked.
+    #[inline]
     pub fn mark(&mut self, packet: &mut QueuedPacket) -> bool {
         let marked = packet.0.mark();
         *self.marked += u64::from(marked);
@@ -163,11 +229,13 @@ impl QueuePort<'_> {
     /// threshold. Returns false if the packet must be dropped because it cannot be marked
     /// ([`LinkSpec::drop_unmarkable`](crate::LinkSpec::drop_unmarkable)).
     #[must_use]
+    #[inline]
     pub fn mark_above_threshold(&mut self, packet: &mut QueuedPacket) -> bool {
         !self.is_above_marking_threshold() || self.mark(packet) || !self.port.drops(&packet.0)
     }
 
     /// Drops a waiting packet. Its room is free at once.
+    #[inline]
     pub fn discard(&mut self, packet: QueuedPacket) {
         self.port.sent(packet.0.len);
         self.dropped.push(packet.0);
@@ -236,7 +304,7 @@ impl Queueing {
         Self::new("DropTail", |_| Box::<DropTail>::default())
     }
 
-    /// [`Priorities`].
+    /// [`Priorities`], the same as [`LinkSpec::priorities`](crate::LinkSpec::priorities).
     pub fn priorities() -> Self {
         Self::new("Priorities", |_| Box::<Priorities>::default())
     }
@@ -263,8 +331,8 @@ impl Queueing {
     }
 
     /// Makes a port's discipline.
-    pub(crate) fn discipline(&self, info: &QueueInfo) -> Box<dyn QueueDiscipline> {
-        (self.make)(info)
+    pub(crate) fn discipline(&self, info: &QueueInfo) -> Discipline {
+        Discipline::Other((self.make)(info))
     }
 }
 

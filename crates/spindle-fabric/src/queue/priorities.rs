@@ -34,14 +34,13 @@ impl Priorities {
 }
 
 impl QueueDiscipline for Priorities {
-    fn offer(
-        &mut self,
-        mut packet: QueuedPacket,
-        port: &mut QueuePort<'_>,
-    ) -> Result<(), QueuedPacket> {
-        if !self.make_room(&packet, port) || !port.mark_above_threshold(&mut packet) {
-            return Err(packet);
-        }
+    #[inline]
+    fn admit(&mut self, packet: &mut QueuedPacket, port: &mut QueuePort<'_>) -> bool {
+        self.make_room(packet, port) && port.mark_above_threshold(packet)
+    }
+
+    #[inline]
+    fn push(&mut self, packet: QueuedPacket, _: &mut QueuePort<'_>) {
         match packet.class() {
             Class::High => self.high.push_back(packet),
             Class::Low => {
@@ -49,9 +48,13 @@ impl QueueDiscipline for Priorities {
                 self.low.push_back(packet);
             }
         }
-        Ok(())
     }
 
+    fn may_be_bypassed(&self) -> bool {
+        true
+    }
+
+    #[inline]
     fn next(&mut self, _: &mut QueuePort<'_>) -> Option<QueuedPacket> {
         self.high.pop_front().or_else(|| {
             let packet = self.low.pop_front()?;

@@ -87,7 +87,7 @@ impl<D: QueueDiscipline> Bench<D> {
     }
 
     /// Bytes that wait.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(crate) fn unsent_bytes(&self) -> u64 {
         self.port.unsent_bytes
     }
 
@@ -116,17 +116,14 @@ impl<D: QueueDiscipline> Bench<D> {
     pub(crate) fn offer(&mut self, micros: u64, packet: TestPacket) -> bool {
         let mut meta = self.store.insert(packet, 0, 0, None);
         meta.arrive = micros * 1000;
-        let result = self.with(micros, |d, port| d.offer(QueuedPacket(meta), port));
-        match result {
-            Ok(()) => {
-                self.port.admit(meta.len);
-                true
-            }
-            Err(refused) => {
-                self.lose(&refused.0);
-                false
-            }
+        let mut packet = QueuedPacket(meta);
+        if !self.with(micros, |d, port| d.admit(&mut packet, port)) {
+            self.lose(&packet.0);
+            return false;
         }
+        self.port.admit(meta.len);
+        self.with(micros, |d, port| d.push(packet, port));
+        true
     }
 
     /// Sends the next packet at a time in microseconds. Returns its id.

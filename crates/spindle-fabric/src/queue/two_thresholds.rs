@@ -38,22 +38,22 @@ impl TwoThresholds {
             return true;
         }
         let len = packet.wire_len();
-        let below = port.bytes() + u64::from(len) <= self.settings.unimportant_above.0;
+        let below = port.unsent_bytes() + u64::from(len) <= self.settings.unimportant_above.0;
         port.has_room(len) && (below || port.is_important(packet))
     }
 }
 
 impl QueueDiscipline for TwoThresholds {
-    fn offer(
-        &mut self,
-        mut packet: QueuedPacket,
-        port: &mut QueuePort<'_>,
-    ) -> Result<(), QueuedPacket> {
-        if !self.accepts(&packet, port) || !port.mark_above_threshold(&mut packet) {
-            return Err(packet);
-        }
+    fn admit(&mut self, packet: &mut QueuedPacket, port: &mut QueuePort<'_>) -> bool {
+        self.accepts(packet, port) && port.mark_above_threshold(packet)
+    }
+
+    fn push(&mut self, packet: QueuedPacket, _: &mut QueuePort<'_>) {
         self.waiting.push_back(packet);
-        Ok(())
+    }
+
+    fn may_be_bypassed(&self) -> bool {
+        true
     }
 
     fn next(&mut self, _: &mut QueuePort<'_>) -> Option<QueuedPacket> {

@@ -8,7 +8,7 @@ use crate::event::EventQueue;
 use crate::late::LATE;
 use crate::network::{NONE, NextHop, Routes};
 use crate::port::store::{Meta, Store};
-use crate::port::{DOWN, LOSSY, SERVED, STALE, WATCHED};
+use crate::port::{DOWN, LOSSY, SERVED, STALE, TRACED, WATCHED};
 use crate::{Address, DropCause, HostId, LinkId, Packet};
 
 impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
@@ -180,10 +180,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             return;
         };
         let port = &self.ports[link as usize];
-        let traced = self.sides[link as usize].served.as_ref();
-        let moving = match traced.is_some_and(|s| s.trace.is_some()) {
-            true => None,
-            false => Some(self.times.time(port.rate, meta.len) + port.delay),
+        let moving = match port.flags & TRACED {
+            0 => Some(self.times.time(port.rate, meta.len) + port.delay),
+            _ => None,
         };
         watch.passed(self.now, link, meta, moving);
         if self.routes.destinations[meta.to as usize].downlink == link {

@@ -3,8 +3,9 @@
 
 use super::{Kind, Simulation};
 use crate::event::EventQueue;
+use crate::port::TRACED;
 use crate::port::store::{Meta, Store};
-use crate::queue::{Lookup, QueueDiscipline, QueueInfo, QueuePort, QueuedPacket};
+use crate::queue::{Discipline, Lookup, QueueInfo, QueuePort, QueuedPacket};
 use crate::trace::{TraceInfo, TraceState};
 use crate::{DropCause, LinkId, LinkSpec, Packet, Pending};
 
@@ -12,7 +13,9 @@ use crate::{DropCause, LinkId, LinkSpec, Packet, Pending};
 #[derive(Debug)]
 pub(super) struct Served {
     /// The waiting packets.
-    pub(super) discipline: Box<dyn QueueDiscipline>,
+    pub(super) discipline: Discipline,
+    /// Whether an idle port sends an admitted packet without its discipline.
+    bypass: bool,
     /// Length of the packet being sent.
     pub(super) sending: Option<u32>,
     /// Whether an event will start the next packet.
@@ -45,8 +48,10 @@ pub(super) fn state(spec: &LinkSpec, link: LinkId, seed: u64) -> Option<Box<Serv
             };
             TraceState::new(trace, &info)
         });
+        let discipline = spec.discipline(&QueueInfo { link, seed });
         Box::new(Served {
-            discipline: spec.discipline(&QueueInfo { link, seed }),
+            bypass: discipline.may_be_bypassed(),
+            discipline,
             sending: None,
             armed: false,
             dropped: Vec::new(),
@@ -60,44 +65,56 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     pub(super) fn offer_served(&mut self, link: u32, mut meta: Meta) {
         self.settle_served(link);
         meta.arrive = self.now;
-        let len = meta.len;
-        let mut idle = false;
-        let offered = self.with_discipline(link, |served, port| {
-            idle = served.sending.is_none() && served.discipline.is_empty();
-            served.discipline.offer(QueuedPacket(meta), port)
-        });
-        match offered {
-            Some(Ok(())) => {}
-            Some(Err(refused)) => return self.discard(link, &refused.0, DropCause::Queue),
-            None => return,
-        }
-        let time = self.time_to_send(link, len);
+        let side = &mut self.sides[link as usize];
+        let Some(served) = side.served.as_deref_mut() else {
+            return;
+        };
         let port = &mut self.ports[link as usize];
-        port.admit(len);
-        port.waiting += time;
+        let mut packet = QueuedPacket(meta);
+        let mut view = QueuePort {
+            now: self.now,
+            port,
+            marked: &mut side.marked,
+            dropped: &mut served.dropped,
+            packets: &self.store,
+        };
+        let admitted = served.discipline.admit(&mut packet, &mut view);
+        let idle = served.sending.is_none() && served.discipline.is_empty();
+        let paused = served.trace.as_ref().is_some_and(TraceState::is_paused);
+        let bypass = admitted && idle && served.bypass && !paused;
+        if admitted {
+            view.port.admit(meta.len);
+        }
+        if admitted && !bypass {
+            served.discipline.push(packet, &mut view);
+        } else {
+            meta = packet.0;
+        }
+        if !served.dropped.is_empty() {
+            self.discard_dropped(link);
+        }
+        if bypass {
+            return self.start(link, meta);
+        }
+        if !admitted {
+            return self.discard(link, &meta, DropCause::Queue);
+        }
+        let time = self.time_to_send(link, meta.len);
+        self.ports[link as usize].waiting += time;
         match idle {
             true => self.serve(link),
             false => self.arm(link),
         }
     }
 
-    /// Calls a port's discipline and drops the packets that it discards.
-    fn with_discipline<T>(
-        &mut self,
-        link: u32,
-        call: impl FnOnce(&mut Served, &mut QueuePort<'_>) -> T,
-    ) -> Option<T> {
+    /// Drops the packets that a port's discipline has discarded.
+    #[cold] // a discipline drops packets
+    fn discard_dropped(&mut self, link: u32) {
         let side = &mut self.sides[link as usize];
-        let served = side.served.as_mut()?;
-        let mut dropped = std::mem::take(&mut served.dropped);
-        let mut port = QueuePort {
-            now: self.now,
-            port: &mut self.ports[link as usize],
-            marked: &mut side.marked,
-            dropped: &mut dropped,
-            packets: &self.store,
+        let Some(served) = side.served.as_deref_mut() else {
+            return;
         };
-        let result = call(served, &mut port);
+        let mut dropped = std::mem::take(&mut served.dropped);
         for meta in dropped.drain(..) {
             self.leaves_queue(link, meta.len);
             self.discard(link, &meta, DropCause::Queue);
@@ -106,7 +123,6 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if let Some(served) = &mut self.sides[link as usize].served {
             served.dropped = dropped;
         }
-        Some(result)
     }
 
     /// Counts that a packet no longer waits.
@@ -119,11 +135,13 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// The time to send a packet that is started now, in nanoseconds.
     fn time_to_send(&self, link: u32, len: u32) -> u64 {
-        let served = self.sides[link as usize].served.as_ref();
-        match served.and_then(|s| s.trace.as_ref()) {
-            Some(trace) => trace.time_to_send(len),
-            None => self.times.time(self.ports[link as usize].rate, len),
+        let port = &self.ports[link as usize];
+        if port.flags & TRACED == 0 {
+            return self.times.time(port.rate, len);
         }
+        let served = self.sides[link as usize].served.as_ref();
+        let trace = served.and_then(|s| s.trace.as_ref());
+        trace.map_or(0, |trace| trace.time_to_send(len))
     }
 
     /// Updates a port: counts the packet that it has finished sending by now, and applies the steps of the
@@ -159,17 +177,28 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// Sends the next packet if the port is free, and adds the event for the packet after it.
     fn serve(&mut self, link: u32) {
-        let next = self.with_discipline(link, |served, port| {
-            // If the port is still sending, the event was for a packet that was lost when the link went down.
-            let paused = served.trace.as_ref().is_some_and(TraceState::is_paused);
-            match served.sending.is_some() || paused {
-                true => None,
-                false => served.discipline.next(port),
+        let side = &mut self.sides[link as usize];
+        let Some(served) = side.served.as_deref_mut() else {
+            return;
+        };
+        // If the port is still sending, the event was for a packet that was lost when the link went down.
+        let paused = served.trace.as_ref().is_some_and(TraceState::is_paused);
+        if served.sending.is_none() && !paused {
+            let mut view = QueuePort {
+                now: self.now,
+                port: &mut self.ports[link as usize],
+                marked: &mut side.marked,
+                dropped: &mut served.dropped,
+                packets: &self.store,
+            };
+            let next = served.discipline.next(&mut view);
+            if !served.dropped.is_empty() {
+                self.discard_dropped(link);
             }
-        });
-        if let Some(QueuedPacket(meta)) = next.flatten() {
-            self.leaves_queue(link, meta.len);
-            self.start(link, meta);
+            if let Some(QueuedPacket(meta)) = next {
+                self.leaves_queue(link, meta.len);
+                self.start(link, meta);
+            }
         }
         self.arm(link);
     }
@@ -189,7 +218,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
             Some(trace) if trace.is_paused() => trace.next_at().map(|at| at.max(free_at)),
             _ => Some(free_at),
         };
-        // Without a further step, the packets wait for ever.
+        // Without a further step, the packets wait indefinitely.
         let Some(at) = at else {
             return;
         };
