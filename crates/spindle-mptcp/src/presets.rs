@@ -15,6 +15,7 @@ use crate::congestion::{Cubic, Dctcp, Lia};
 use crate::path_manager::Ports;
 use crate::recovery::{CoFuso, CodingRate, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
 use crate::scheduler::{Blest, Ecf, Linger, SchedulerFactory};
+use crate::stage::important;
 use crate::tcp_config::{EcnMode, LossConfig, ReductionBase, TailLossProbe};
 
 pub use variants::{Variant, variant, variants};
@@ -236,6 +237,7 @@ fn base_preset(name: &str) -> Option<Preset> {
         "tcp" => (tcp(), TCP_PARTS.to_vec()),
         "newreno" => newreno(),
         "dctcp" => dctcp(),
+        "tlt" => tlt(),
         "tlp" | "reactive" => tlp(),
         "tcp-ir" => tcp_ir(TcpIr::FUSO),
         "corrective" => tcp_ir(TcpIr::COFUSO),
@@ -306,6 +308,7 @@ pub const PRESETS: &[PresetName] = &[
     plain("tcp", "TCP with SACK and Reno, as the papers configure it"),
     plain("newreno", "TCP with NewReno and without SACK"),
     plain("dctcp", "`tcp` with DCTCP in place of Reno"),
+    plain("tlt", "`dctcp` that marks important packets"),
     plain("tlp", "`tcp` with a tail loss probe after 2 smoothed RTTs"),
     plain("rack", "TCP with RACK-TLP and PRR"),
     plain("reactive", "`tlp` under the name that CoFUSO's paper uses"),
@@ -488,6 +491,15 @@ fn dctcp() -> (Config, Vec<&'static str>) {
             "congestion control: DCTCP (RFC 8257) with its exact echo of marks",
         ],
     )
+}
+
+/// TLT over DCTCP, one of the transports that its paper augments (Lim et al., EuroSys 2021).
+fn tlt() -> (Config, Vec<&'static str>) {
+    let (mut c, mut parts) = dctcp();
+    c.stage = Some(Arc::new(important::Settings::default()));
+    parts.push(variants::TLT);
+    parts.push("switches need the queue discipline `two-thresholds` (mechanisms A8.3)");
+    (c, parts)
 }
 
 fn tlp() -> (Config, Vec<&'static str>) {

@@ -86,6 +86,7 @@ fn known(name: &str) -> Option<(usize, usize)> {
         "dctcp" => (0, 1),
         "tlp" => (1, 0),
         "rack" => (1, 1),
+        "tlt" => (1, 3),
         "repflow" => (2, 0),
         "mptcp" => (3, 0),
         "mptcp-linux" => (3, 1),

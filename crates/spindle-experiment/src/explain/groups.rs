@@ -29,7 +29,10 @@ pub(super) fn matches(pattern: &str, name: &str) -> Option<Option<u32>> {
 /// Headings of transports, each with the names of its transports. Their summaries stand where they are
 /// registered: [`PRESETS`] and [`COMBINED`].
 pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
-    ("plain TCP", &["tcp", "newreno", "dctcp", "tlp", "rack"]),
+    (
+        "plain TCP",
+        &["tcp", "newreno", "dctcp", "tlp", "rack", "tlt"],
+    ),
     (
         "TCP schemes that the papers compare with",
         &["reactive", "tcp-ir", "corrective", "proactive", "repflow"],
@@ -166,6 +169,7 @@ pub(super) const VARIANTS: &[Group] = &[
             ("tlp", "tail loss probe after 2 smoothed RTTs"),
             ("tlp-floor", "tail loss probe no earlier than 10 ms"),
             ("cwnd-halved", "ssthresh from cwnd, not from FlightSize"),
+            ("tlt", "the last segment of a burst is marked important"),
             ("no-er", "no Early Retransmit"),
             (
                 "er-delay",

@@ -2,6 +2,7 @@
 
 use spindle_experiment::hosts::class;
 use spindle_fabric::Class;
+use spindle_mptcp::stage::important::is_important;
 use spindle_units::prefetch;
 use spindle_wire::{Ecn, Packet};
 
@@ -117,6 +118,10 @@ impl spindle_fabric::Packet for BoxedPacket {
 
     fn may_be_lost(&self) -> bool {
         !self.0.exempt
+    }
+
+    fn is_important(&self) -> bool {
+        is_important(self.0.packet.dscp())
     }
 
     fn ecn_capable(&self) -> bool {

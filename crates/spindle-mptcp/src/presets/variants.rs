@@ -18,8 +18,8 @@ use crate::recovery::{
 use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
 use crate::stage::coding::{CodeKind, CodingConfig, Estimates, Samples, SharedEstimates, UnitSize};
-use crate::stage::reorder;
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig, Threshold};
+use crate::stage::{StageFactory, important, reorder};
 use crate::tcp_config::{EcnMode, IdleRestart, LossConfig, ReductionBase, RtoFloor};
 use crate::types::{Eligibility, SubflowId};
 
@@ -174,14 +174,22 @@ fn multipath(config: &mut Config, change: impl Fn(&mut MultipathConfig)) -> bool
     config.multipath.as_mut().map(change).is_some()
 }
 
-/// Adds a reordering buffer if there is no other stage, neither configured nor agreed on with the peer later.
+/// Adds a reordering buffer if there is no other stage.
 fn ordered(config: &mut Config) -> bool {
+    stage(config, reorder::Settings::default())
+}
+
+/// Adds a stage if there is no other stage, neither configured nor agreed on with the peer later.
+fn stage(config: &mut Config, factory: impl StageFactory + 'static) -> bool {
     let free = config.stage.is_none() && config.coding.is_none() && !scatter(config, |_| ());
     if free {
-        config.stage = Some(Arc::new(reorder::Settings::default()));
+        config.stage = Some(Arc::new(factory));
     }
     free
 }
+
+/// The description of [`important`].
+pub(super) const TLT: &str = "the last segment of a burst is marked important, one in flight on each subflow; a clocking packet follows its echo if nothing else may be sent (TLT, mechanisms A8.5)";
 
 /// Changes the settings of the recovery policy, if they are of type `P`.
 fn recovery<P: RecoveryFactory + Copy>(config: &mut Config, change: impl Fn(&mut P)) -> bool {
@@ -304,7 +312,7 @@ fn tlp_floor(config: &mut Config) -> bool {
 }
 
 macro_rules! others {
-    ($($name:literal, $part:literal, $change:expr;)*) => {
+    ($($name:literal, $part:expr, $change:expr;)*) => {
         &[$(($name, $part, $change)),*]
     };
 }
@@ -418,6 +426,8 @@ const OTHERS: &[Other] = others! {
         newreno;
     "sack", "each subflow: SACK, recovery by RFC 6675, D-SACK undo (RFC 3708), F-RTO (RFC 5682)",
         sack;
+    "tlt", TLT,
+        |c| stage(c, important::Settings::default());
     "scatter-acks", "bare acknowledgements are scattered too (mechanisms A3.1)",
         |c| scatter(c, |s| s.acks = true);
     "dup-3", "while scattering, 3 duplicate acknowledgements mean loss, wherever the peer is (MMPTCP section 3.5)",

@@ -4,6 +4,7 @@
 //! segments, have its own timer, and send its own packets. By default there is no stage.
 
 pub mod coding;
+pub mod important;
 pub mod reorder;
 pub mod scatter;
 

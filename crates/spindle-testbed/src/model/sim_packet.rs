@@ -4,6 +4,7 @@ use bytes::Bytes;
 use spindle_experiment::hosts::{class, place_of};
 use spindle_experiment::rng::hash64;
 use spindle_fabric::Class;
+use spindle_mptcp::stage::important::is_important;
 use spindle_wire::{
     Checksums, ENCAPSULATION_HEADER_LEN, Ecn, EncapsulationHeader, EncapsulationKind, IpFields,
     IpHeader, Packet, Segment, mark_ce, protocol,
@@ -158,6 +159,10 @@ impl spindle_fabric::Packet for SimPacket {
 
     fn is_data(&self) -> bool {
         self.is_data
+    }
+
+    fn is_important(&self) -> bool {
+        is_important(self.dscp)
     }
 
     fn ecn_capable(&self) -> bool {
