@@ -29,7 +29,7 @@
 //! 2. [`document`] is the parsed file, and [`catalog`] a list of named things. [`registry`] has the catalogs of
 //!    transports, balancers, topologies, loss models, kinds of traffic, size distributions, metrics and tests
 //!    of claims. Other crates can add to it. [`explain`] describes these names.
-//! 3. [`topologies`] and [`loss_models`] describe the network, and [`network`] builds it. [`hosts`] has the
+//! 3. [`topologies`], [`loss_models`], [`queues`] and [`link_traces`] describe the network, and [`network`] builds it. [`hosts`] has the
 //!    addresses and the configurations of hosts, and [`mod@informed`] adds what hosts know of their network.
 //! 4. [`workload`] has the size distributions and loss rates. [`traffic`] plans the flows of a run. [`rng`]
 //!    provides the random streams.
@@ -55,11 +55,14 @@ pub mod hosts;
 pub mod identity;
 pub mod informed;
 pub mod library;
+pub mod link_choice;
 pub mod link_properties;
+pub mod link_traces;
 pub mod loss_models;
 pub mod metrics;
 pub mod network;
 mod observed;
+pub mod queues;
 pub mod readings;
 pub mod registry;
 pub mod results;

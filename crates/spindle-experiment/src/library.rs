@@ -181,6 +181,7 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("others-plb", Some("others"), "others/plb.toml"),
     built_in!("others-conga", Some("others"), "others/conga.toml"),
     built_in!("others-drill", Some("others"), "others/drill.toml"),
+    built_in!("others-codel", Some("others"), "others/codel.toml"),
     built_in!(
         "others-linkguardian",
         Some("others"),

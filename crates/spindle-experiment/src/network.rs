@@ -17,14 +17,21 @@ pub fn network_in_real_time(scenario: &Scenario) -> Result<Network, NetworkError
     network(scenario)
 }
 
-/// The network of a scenario with the scenario's losses, except losses that are drawn for each run.
+/// The network of a scenario with the scenario's losses, queue disciplines and traces, except losses that are
+/// drawn for each run.
 ///
 /// # Errors
-/// An impossible dimension, or a change of a link or a loss on a link that does not exist.
+/// An impossible dimension, or a property, loss, queue discipline or trace on a link that does not exist.
 pub fn network(scenario: &Scenario) -> Result<Network, NetworkError> {
     let mut network = scenario.topology.build()?;
     link_properties::apply(&mut network, &scenario.links)?;
     apply_losses(&mut network, &scenario.loss)?;
+    for queue in &scenario.queues {
+        queue.apply(&mut network)?;
+    }
+    for traced in &scenario.link_traces {
+        traced.apply(&mut network)?;
+    }
     Ok(network)
 }
 

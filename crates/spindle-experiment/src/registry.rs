@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use spindle_fabric::{Balancing, LinkId, Network, NetworkError, balance};
+use spindle_fabric::{Balancing, LinkId, Network, NetworkError, Queueing, Trace, balance};
 use spindle_mptcp::congestion::{self, ControllerFactory};
 use spindle_mptcp::entropy::EntropyFactory;
 use spindle_mptcp::path_manager::PathManager;
@@ -17,8 +17,10 @@ use crate::claims::{self, Keys, ReadTest, Test};
 use crate::document::{ExperimentError, Section};
 use crate::identity::{VERSION, build_version};
 use crate::link_properties::{self, LinkProperty, ReadLinkProperty};
+use crate::link_traces::{self, ReadLinkTrace, TracePlace};
 use crate::loss_models::{self, LossModel, LossPlace, ReadLossModel};
 use crate::metrics::{self, MetricSpec};
+use crate::queues::{self, ReadQueue};
 use crate::topologies::{self, CustomKind, TopologyKind};
 use crate::traffic::{self, TrafficKind};
 use crate::workload::{self, Sizes};
@@ -126,6 +128,8 @@ pub struct Registry {
     claim_tests: Catalog<ReadTest>,
     loss_models: Catalog<ReadLossModel>,
     link_properties: Catalog<ReadLinkProperty>,
+    queues: Catalog<ReadQueue>,
+    link_traces: Catalog<ReadLinkTrace>,
     traffic_kinds: Catalog<dyn TrafficKind>,
     metrics: Catalog<&'static MetricSpec>,
     workloads: Catalog<Sizes>,
@@ -156,6 +160,8 @@ impl std::fmt::Debug for Registry {
             .field("claim_tests", &self.claim_tests)
             .field("loss_models", &self.loss_models)
             .field("link_properties", &self.link_properties)
+            .field("queues", &self.queues)
+            .field("link_traces", &self.link_traces)
             .field("traffic_kinds", &self.traffic_kinds)
             .field("metrics", &self.metrics)
             .field("workloads", &self.workloads)
@@ -175,6 +181,8 @@ impl Registry {
             claim_tests: claims::built_in(),
             loss_models: loss_models::built_in(),
             link_properties: link_properties::built_in(),
+            queues: queues::built_in(),
+            link_traces: link_traces::built_in(),
             traffic_kinds: traffic::built_in(),
             metrics: metrics::built_in(),
             workloads: workload::built_in(),
@@ -443,6 +451,37 @@ impl Registry {
         self
     }
 
+    /// Adds a queue discipline, the value of the key `name` of `[queue]`. Replaces the one with that name, if
+    /// any. `summary` describes it in one line, and `read` reads its keys.
+    #[must_use]
+    pub fn queue(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        read: impl Fn(&Section<'_>) -> Result<Queueing, ExperimentError> + Send + Sync + 'static,
+    ) -> Self {
+        self.extended = true;
+        self.queues.add(name, summary, Arc::new(read));
+        self
+    }
+
+    /// Adds a model of links whose rate and delay change, the value of the key `model` of `[link_trace]`.
+    /// Replaces the one with that name, if any. `summary` describes it in one line, and `read` reads its keys.
+    #[must_use]
+    pub fn link_trace(
+        mut self,
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        read: impl Fn(&Section<'_>, &TracePlace<'_>) -> Result<Trace, ExperimentError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.extended = true;
+        self.link_traces.add(name, summary, Arc::new(read));
+        self
+    }
+
     /// Adds a metric: a ratio of two sums over runs. Replaces the one with that name, if any.
     #[must_use]
     pub fn metric(mut self, spec: &'static MetricSpec) -> Self {
@@ -620,6 +659,16 @@ impl Registry {
     /// All properties of links.
     pub fn link_properties(&self) -> &Catalog<ReadLinkProperty> {
         &self.link_properties
+    }
+
+    /// All queue disciplines.
+    pub fn queues(&self) -> &Catalog<ReadQueue> {
+        &self.queues
+    }
+
+    /// All models of links whose rate and delay change.
+    pub fn link_traces(&self) -> &Catalog<ReadLinkTrace> {
+        &self.link_traces
     }
 
     /// All kinds of traffic.

@@ -10,7 +10,9 @@ use spindle_units::Duration;
 use crate::bystanders::{BYSTANDERS, Bystanders};
 pub use crate::formula::Formula;
 pub use crate::link_properties::{LinkProperties, LinkProperty};
+pub use crate::link_traces::TracedLinks;
 pub use crate::loss_models::{Direction, Loss, LossModel, ResponseLoss};
+pub use crate::queues::PortQueue;
 use crate::rng::Streams;
 pub use crate::topologies::{Buffer, LinkSettings, NamedTopology, Topology};
 pub use crate::traffic::{
@@ -29,6 +31,10 @@ pub struct Scenario {
     pub links: Vec<LinkProperties>,
     /// The processes that lose packets in it.
     pub loss: Vec<Loss>,
+    /// The queue disciplines at ports.
+    pub queues: Vec<PortQueue>,
+    /// Links whose rate and delay follow a trace.
+    pub link_traces: Vec<TracedLinks>,
     /// Switches with shorter queues, if any.
     pub hotspots: Option<Hotspots>,
     /// What is sent.
@@ -41,7 +47,7 @@ pub struct Scenario {
     pub balancer: String,
 }
 
-/// The text without properties of links and bystanders is that of the scenario's first version, so that points keep their hashes.
+/// The text without properties of links, queue disciplines, traces and bystanders is that of the scenario's first version, so that points keep their hashes.
 impl fmt::Debug for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("Scenario");
@@ -53,6 +59,12 @@ impl fmt::Debug for Scenario {
             .field("balancer", &self.balancer);
         if !self.links.is_empty() {
             text.field("links", &self.links);
+        }
+        if !self.queues.is_empty() {
+            text.field("queues", &self.queues);
+        }
+        if !self.link_traces.is_empty() {
+            text.field("link_traces", &self.link_traces);
         }
         if let Some(bystanders) = &self.bystanders {
             text.field("bystanders", bystanders);

@@ -51,6 +51,16 @@ pub(super) fn all(registry: &Registry) -> String {
     );
     named(
         &mut text,
+        "queue disciplines, for [queue] name",
+        registry.queues(),
+    );
+    named(
+        &mut text,
+        "links that change, for [link_trace] model",
+        registry.link_traces(),
+    );
+    named(
+        &mut text,
         "kinds of traffic, for [traffic] kind",
         registry.traffic_kinds(),
     );

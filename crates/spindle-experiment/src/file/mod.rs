@@ -413,10 +413,12 @@ fn point(
 }
 
 /// The tables of a scenario, which each point reads with the values of its axes.
-const SCENARIO: [&str; 7] = [
+const SCENARIO: [&str; 9] = [
     "topology",
     "links",
     "loss",
+    "queue",
+    "link_trace",
     "traffic",
     "scenario",
     "hotspots",

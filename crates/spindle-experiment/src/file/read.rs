@@ -9,8 +9,10 @@ use super::Context;
 use crate::bystanders::{BYSTANDERS, Bystanders};
 use crate::document::{ExperimentError, Node, Section, Share, Size, Value};
 use crate::link_properties;
+use crate::link_traces::{self, TracePlace};
 use crate::loss_models;
 use crate::network::switches_among;
+use crate::queues;
 use crate::scenario::{Buffer, HostSettings, HostVariants, Hotspots, Scenario, Window};
 use crate::topologies::{self, Dumbbell, LinkSettings, NamedTopology};
 use crate::traffic::{self, TrafficPlace};
@@ -33,6 +35,12 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
         .map_err(|e| root.error("topology", e.to_string()))?;
     let links = link_properties::read(root, &network, context.registry.link_properties())?;
     let loss = loss_models::read(root, &network, context.registry.loss_models())?;
+    let queues = queues::read(root, &network, context.registry.queues())?;
+    let traces = context.registry.link_traces();
+    let trace_place = TracePlace {
+        directory: context.directory,
+    };
+    let link_traces = link_traces::read(root, &network, &trace_place, traces)?;
     let traffic = match root.section("traffic")? {
         Some(section) => {
             let place = place(&topology, &network, context);
@@ -48,6 +56,8 @@ pub(super) fn scenario(root: &Section<'_>, context: &Context<'_>) -> Result<Scen
         topology,
         links,
         loss,
+        queues,
+        link_traces,
         hotspots: match root.section("hotspots")? {
             Some(section) => Some(hotspots(section, &network)?),
             None => None,
@@ -88,14 +98,7 @@ fn is_computed(traffic: &Section<'_>, context: &Context<'_>) -> bool {
 
 /// Reads the scenario of a computed point. Its network is a placeholder that no run uses.
 fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> Result<Scenario> {
-    for key in [
-        "topology",
-        "links",
-        "loss",
-        "scenario",
-        "hotspots",
-        "bystanders",
-    ] {
+    for key in super::SCENARIO.into_iter().filter(|key| *key != "traffic") {
         if root.node(key).is_some() {
             return Err(root.error(key, "has no meaning together with a formula, want none"));
         }
@@ -118,6 +121,8 @@ fn computed(root: &Section<'_>, section: Section<'_>, context: &Context<'_>) -> 
         topology,
         links: Vec::new(),
         loss: Vec::new(),
+        queues: Vec::new(),
+        link_traces: Vec::new(),
         hotspots: None,
         bystanders: None,
         host: HostSettings::default(),

@@ -33,7 +33,7 @@ pub fn rewrite(
     settle(&mut tree);
     embed_files(&mut tree, directory);
     if let (None, Some(mut scales)) = (overrides.scale, scales) {
-        embed(&mut scales, directory);
+        embed(&mut scales, "cdf", directory);
         tree.set("scale", scales)?;
     }
     if let Some(mut printed) = tree.remove("printed") {
@@ -84,19 +84,33 @@ fn entries_mut(node: &mut Node) -> &mut [(String, Node)] {
     }
 }
 
-/// Prefix of the name of a file that sizes are drawn from.
+/// Prefix of the name of a file that sizes are drawn from, or that has the steps of a link's trace.
 const FILE: &str = "file:";
 
 /// The key of a file in the tables of topologies and traffic.
 const PATH: &str = "path";
 
-/// Replaces the names of files in the topology, the traffic and the sweep with the files' contents.
+/// The tables with names of files, and the key of a table with the contents of such a file.
+const WITH_FILES: [(&str, &str); 3] = [
+    ("topology", "text"),
+    ("traffic", "cdf"),
+    ("link_trace", "csv"),
+];
+
+/// The key of a table with the contents of a file, for a table or for the value of an axis. `None` if the table
+/// has no names of files.
+fn contents_key(axis: &str) -> Option<&'static str> {
+    let table = path_of(axis).split('.').next();
+    let known = WITH_FILES.iter().find(|(name, _)| Some(*name) == table);
+    known.map(|(_, key)| *key)
+}
+
+/// Replaces the names of files in the traffic, the links' traces and the sweep with the files' contents.
 fn embed_files(tree: &mut Node, directory: &Path) {
-    for (_, node) in entries_mut(tree)
-        .iter_mut()
-        .filter(|(k, _)| k == "traffic" || k == "topology")
-    {
-        embed(node, directory);
+    for (name, node) in entries_mut(tree) {
+        if let Some(key) = contents_key(name) {
+            embed(node, key, directory);
+        }
     }
     for (axis, node) in sweeps_mut(tree).iter_mut().flat_map(entries_mut) {
         for value in each_mut(node) {
@@ -107,12 +121,13 @@ fn embed_files(tree: &mut Node, directory: &Path) {
 
 /// Embeds the file that a value of an axis names. The value keeps its name.
 fn embed_value(axis: &str, value: &mut Node, directory: &Path) {
+    let key = contents_key(axis).unwrap_or("cdf");
     let Value::Text(name) = &value.value else {
-        return embed(value, directory);
+        return embed(value, key, directory);
     };
     let found = match is_path(axis) {
         true => whole(name, value, directory),
-        false => contents(name, value, directory),
+        false => contents(name, value, key, directory),
     };
     if let Some(contents) = found {
         let entries = vec![
@@ -123,26 +138,26 @@ fn embed_value(axis: &str, value: &mut Node, directory: &Path) {
     }
 }
 
-fn embed(node: &mut Node, directory: &Path) {
+fn embed(node: &mut Node, key: &str, directory: &Path) {
     match &mut node.value {
         Value::Text(name) => {
             let name = name.clone();
-            if let Some(contents) = contents(&name, node, directory) {
+            if let Some(contents) = contents(&name, node, key, directory) {
                 *node = contents;
             }
         }
-        Value::List(items) => items.iter_mut().for_each(|n| embed(n, directory)),
+        Value::List(items) => items.iter_mut().for_each(|n| embed(n, key, directory)),
         // A value of an axis that was rewritten before has the file's name as its own name.
         Value::Table(entries) => entries
             .iter_mut()
             .filter(|(key, _)| key != "name")
-            .for_each(|(key, n)| match &n.value {
-                Value::Text(name) if is_path(key) => {
+            .for_each(|(entry, n)| match &n.value {
+                Value::Text(name) if is_path(entry) => {
                     if let Some(whole) = whole(&name.clone(), n, directory) {
                         *n = whole;
                     }
                 }
-                _ => embed(n, directory),
+                _ => embed(n, contents_key(entry).unwrap_or(key), directory),
             }),
         _ => {}
     }
@@ -165,15 +180,15 @@ fn whole(name: &str, at: &Node, directory: &Path) -> Option<Node> {
     Some(node(Value::Table(entries)))
 }
 
-/// `{ cdf = "..." }` for `file:...`.
-fn contents(name: &str, at: &Node, directory: &Path) -> Option<Node> {
+/// `{ cdf = "..." }` for `file:...` if `key` is `cdf`.
+fn contents(name: &str, at: &Node, key: &str, directory: &Path) -> Option<Node> {
     let path = directory.join(name.strip_prefix(FILE)?);
     let node = |value| Node {
         value,
         origin: at.origin.clone(),
     };
     let text = std::fs::read_to_string(path).ok()?;
-    let entries = vec![("cdf".to_owned(), node(Value::Text(text)))];
+    let entries = vec![(key.to_owned(), node(Value::Text(text)))];
     Some(node(Value::Table(entries)))
 }
 
