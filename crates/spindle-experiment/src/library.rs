@@ -182,6 +182,14 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("others-conga", Some("others"), "others/conga.toml"),
     built_in!("others-drill", Some("others"), "others/drill.toml"),
     built_in!("others-codel", Some("others"), "others/codel.toml"),
+    built_in!("others-xlink", Some("others"), "others/xlink.toml"),
+    built_in!("others-autorec", Some("others"), "others/autorec.toml"),
+    built_in!("others-hairpin", Some("others"), "others/hairpin.toml"),
+    built_in!(
+        "others-cloudburst",
+        Some("others"),
+        "others/cloudburst.toml"
+    ),
     built_in!(
         "others-linkguardian",
         Some("others"),
