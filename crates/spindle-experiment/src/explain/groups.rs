@@ -274,10 +274,7 @@ pub(super) const VARIANTS: &[Group] = &[
     group(
         "any recovery policy",
         &[
-            (
-                "budget-N",
-                "recovery sends at most N % of the new bytes, and 9000",
-            ),
+            ("budget-N", "recovery sends at most N % of the new bytes"),
             ("no-budget", "recovery has no budget"),
         ],
     ),
