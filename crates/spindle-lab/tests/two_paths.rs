@@ -106,3 +106,41 @@ fn a_random_packet_is_the_same_under_every_transport() {
         "{halved} {same}"
     );
 }
+
+/// A response of 35 full packets on a warm connection with a window of ten packets on a path of 20 ms and ten on
+/// one of 200 ms. All data on the second path are lost.
+fn short_response(transport: &str) -> RunOutput {
+    let registry = Registry::standard();
+    let text = format!(
+        "transports = [\"{transport}\"]\n\
+         loss = {{ rate = \"100%\", on = [\"P2\"], direction = \"backward\", data_only = true }}\n\
+         topology = {{ name = \"dual-homed\", rate = \"1Gbps\", path_rtts = [\"20ms\", \"200ms\"], \
+         buffer = \"5400KB\", ecn_threshold = \"0B\" }}\n\
+         scenario = {{ initial_window_per_subflow = 10, min_rto = \"200ms\", ecn = false, \
+         receive_buffer = \"128KB\" }}\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\n\
+         pairing = \"one-to-one\"\narrivals = \"sequential\"\nsubflows = [1, 1]\n\
+         sizes = {{ packets = 35 }}\nobserve = [\"recovery\", \"sizes\"]\n{WARM}"
+    );
+    let file = ("t.toml", text.as_str());
+    let experiment =
+        library::parse(&registry, file, Path::new("."), &Overrides::default()).unwrap();
+    let scenario = &experiment.points[0].scenario;
+    run(&RunRequest::new(
+        scenario,
+        &experiment.transports[0],
+        &registry,
+    ))
+    .unwrap()
+}
+
+#[test]
+fn ecf_and_blest_use_the_fast_path_alone_for_a_short_response_and_min_rtt_does_not() {
+    // Windows of 10, 20 and 5 packets on the fast path.
+    for transport in ["mptcp-ecf-2", "mptcp-blest-2", "mptcp-2+ecf"] {
+        let o = short_response(transport);
+        assert_eq!((took(&o), o.flows[0].timeouts), (60, 0), "{transport}");
+    }
+    let o = short_response("mptcp-2");
+    assert!(took(&o) >= 200 && o.flows[0].timeouts > 0, "{}", took(&o));
+}

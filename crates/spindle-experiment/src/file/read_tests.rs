@@ -362,6 +362,43 @@ fn priorities_setting_applies_to_all_ports() {
 }
 
 #[test]
+fn paths_of_a_dual_homed_client_have_the_rates_and_round_trips_of_the_file() {
+    let text = |keys: &str| {
+        format!(
+            "traffic = {{ kind = \"none\" }}\n[topology]\nname = \"dual-homed\"\nrate = \"100Mbps\"\n\
+             rtt = \"60ms\"\n{keys}\n"
+        )
+    };
+    let links = |keys: &str| {
+        let e = read(&text(keys)).unwrap();
+        let network = e.points[0].scenario.topology.build().unwrap();
+        [0, 1, 2].map(|host| {
+            let spec = &network
+                .link(network.uplink(spindle_fabric::Address(host)))
+                .spec;
+            (spec.rate.0, spec.delay.as_micros())
+        })
+    };
+    let rates = "path_rates = [\"0.3Mbps\", \"8.6Mbps\"]";
+    let rtts = "path_rtts = [\"20ms\", \"200ms\"]";
+    let (all, rate) = (15_000, 100_000_000);
+    assert_eq!(links(""), [(rate, all); 3]);
+    let expected = [(300_000, all), (8_600_000, all), (rate, all)];
+    assert_eq!(links(rates), expected);
+    // Half of each round trip is 10 or 100 ms, of which the server's link has 5 ms.
+    let expected = [(rate, 5_000), (rate, 95_000), (rate, 5_000)];
+    assert_eq!(links(rtts), expected);
+    assert_eq!(
+        error(&text("path_rates = [\"1Mbps\"]")),
+        "f.toml:7: topology.path_rates: found 1 values, want one for each of the 2 paths"
+    );
+    assert_eq!(
+        error(&text("path_rates = [\"1Mbps\", \"0bps\"]")),
+        "f.toml:7: topology.path_rates: found 0, want a rate above 0 such as \"8.6Mbps\""
+    );
+}
+
+#[test]
 fn host_speedup_multiplies_the_rate_of_the_hosts_links_only() {
     let text = |name: &str, speedup: &str| {
         format!(
