@@ -234,6 +234,8 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
         "arena/shared-paths.toml"
     ),
     built_in!("arena-deployment", Some("arena"), "arena/deployment.toml"),
+    built_in!("others-ecf", Some("others"), "others/ecf.toml"),
+    built_in!("others-blest", Some("others"), "others/blest.toml"),
 ];
 
 /// Returns the experiment with that id.
