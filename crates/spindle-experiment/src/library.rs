@@ -176,12 +176,8 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("caps-fig27", Some("caps"), "caps/fig27.toml"),
     built_in!("caps-fig28", Some("caps"), "caps/fig28.toml"),
     built_in!("caps-fig29", Some("caps"), "caps/fig29.toml"),
-    built_in!("arena-random-loss", Some("arena"), "arena/random-loss.toml"),
-    built_in!("others-prr", Some("others"), "others/prr.toml"),
-    built_in!("others-plb", Some("others"), "others/plb.toml"),
-    built_in!("others-conga", Some("others"), "others/conga.toml"),
-    built_in!("others-drill", Some("others"), "others/drill.toml"),
-    built_in!("others-codel", Some("others"), "others/codel.toml"),
+    built_in!("others-ecf", Some("others"), "others/ecf.toml"),
+    built_in!("others-blest", Some("others"), "others/blest.toml"),
     built_in!("others-xlink", Some("others"), "others/xlink.toml"),
     built_in!("others-autorec", Some("others"), "others/autorec.toml"),
     built_in!("others-hairpin", Some("others"), "others/hairpin.toml"),
@@ -190,17 +186,24 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
         Some("others"),
         "others/cloudburst.toml"
     ),
-    built_in!(
-        "others-linkguardian",
-        Some("others"),
-        "others/linkguardian.toml"
-    ),
+    built_in!("others-prr", Some("others"), "others/prr.toml"),
+    built_in!("others-plb", Some("others"), "others/plb.toml"),
     built_in!(
         "others-flowbender",
         Some("others"),
         "others/flowbender.toml"
     ),
     built_in!("others-reps", Some("others"), "others/reps.toml"),
+    built_in!("others-drill", Some("others"), "others/drill.toml"),
+    built_in!("others-conga", Some("others"), "others/conga.toml"),
+    built_in!("others-codel", Some("others"), "others/codel.toml"),
+    built_in!("others-tlt", Some("others"), "others/tlt.toml"),
+    built_in!(
+        "others-linkguardian",
+        Some("others"),
+        "others/linkguardian.toml"
+    ),
+    built_in!("arena-random-loss", Some("arena"), "arena/random-loss.toml"),
     built_in!(
         "arena-lossy-fat-tree",
         Some("arena"),
@@ -234,8 +237,6 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
         "arena/shared-paths.toml"
     ),
     built_in!("arena-deployment", Some("arena"), "arena/deployment.toml"),
-    built_in!("others-ecf", Some("others"), "others/ecf.toml"),
-    built_in!("others-blest", Some("others"), "others/blest.toml"),
 ];
 
 /// Returns the experiment with that id.
