@@ -204,6 +204,7 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
         "others/linkguardian.toml"
     ),
     built_in!("arena-random-loss", Some("arena"), "arena/random-loss.toml"),
+    built_in!("arena-bursty-loss", Some("arena"), "arena/bursty-loss.toml"),
     built_in!(
         "arena-lossy-fat-tree",
         Some("arena"),
@@ -229,6 +230,8 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
         Some("arena"),
         "arena/unequal-paths.toml"
     ),
+    built_in!("arena-lte", Some("arena"), "arena/lte.toml"),
+    built_in!("arena-leo", Some("arena"), "arena/leo.toml"),
     built_in!("arena-black-path", Some("arena"), "arena/black-path.toml"),
     built_in!("arena-bufferbloat", Some("arena"), "arena/bufferbloat.toml"),
     built_in!(
