@@ -24,7 +24,7 @@ fn go(transport: &str, connections: &str, bystanders: &str) -> RunResult {
     run(&request).unwrap().result
 }
 
-fn beside(transport: &str, share: &str) -> String {
+fn with_bystanders(transport: &str, share: &str) -> String {
     format!("[bystanders]\ntransport = \"{transport}\"\nshare = \"{share}\"\n")
 }
 
@@ -35,7 +35,7 @@ fn bystanders(r: &RunResult) -> &BystandersOfRun {
 #[test]
 fn every_flow_is_measured_once_under_its_own_transport() {
     for connections in ["connections = \"new\"", "connections = \"persistent\""] {
-        let r = go("proactive", connections, &beside("tcp", "50%"));
+        let r = go("proactive", connections, &with_bystanders("tcp", "50%"));
         let others = bystanders(&r);
         assert_eq!(r.flows + others.flows, FLOWS);
         assert!((60..240).contains(&others.flows), "{}", others.flows);
@@ -51,11 +51,11 @@ fn every_flow_is_measured_once_under_its_own_transport() {
 #[test]
 fn share_of_zero_changes_nothing_and_a_share_of_one_leaves_nothing_to_the_transport_under_test() {
     let new = "connections = \"new\"";
-    let mut none = go("tcp", new, &beside("rack", "0%"));
+    let mut none = go("tcp", new, &with_bystanders("rack", "0%"));
     assert_eq!(bystanders(&none).flows, 0);
     none.observed.bystanders = None;
     assert_eq!(none, go("tcp", new, ""));
-    let [fuso, tcp] = ["fuso", "tcp"].map(|t| go(t, new, &beside("rack", "100%")));
+    let [fuso, tcp] = ["fuso", "tcp"].map(|t| go(t, new, &with_bystanders("rack", "100%")));
     assert_eq!((fuso.flows, bystanders(&fuso).flows), (0, FLOWS));
     assert_eq!(bystanders(&fuso), bystanders(&tcp));
 }
@@ -63,7 +63,7 @@ fn share_of_zero_changes_nothing_and_a_share_of_one_leaves_nothing_to_the_transp
 #[test]
 fn same_flows_are_bystanders_under_every_transport() {
     let new = "connections = \"new\"";
-    let count = |transport| bystanders(&go(transport, new, &beside("rack", "10%"))).flows;
+    let count = |transport| bystanders(&go(transport, new, &with_bystanders("rack", "10%"))).flows;
     let tcp = count("tcp");
     for transport in ["repflow", "mptcp", "fuso"] {
         assert_eq!(count(transport), tcp, "{transport}");

@@ -53,7 +53,7 @@ impl LinkProperty for EcnThreshold {
 type Read = Result<Option<Arc<dyn LinkProperty>>>;
 
 fn read_rate(s: &Section<'_>) -> Read {
-    if !s.has("rate") {
+    if s.node("rate").is_none() {
         return Ok(None);
     }
     let rate = topologies::rate(s, "rate", BitRate(0))?;

@@ -245,7 +245,7 @@ impl Stage for Marker {
         up.push_back(segment);
     }
 
-    /// Without the segments there are no more clocking packets for them.
+    /// Forgets the segments. No clocking packets follow for them.
     fn shed(&mut self) {
         self.sent.clear();
         self.echoed = false;

@@ -147,9 +147,8 @@ impl ArenaPage {
         };
         let reversed = reversed(network, other);
         match reversed.as_slice() {
-            [] => {
-                "With other seeds no two transports that are told apart change places.".to_owned()
-            }
+            [] => "With other seeds no two transports with separate intervals change places."
+                .to_owned(),
             pairs => {
                 let pairs: Vec<String> = pairs
                     .iter()
@@ -304,7 +303,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("no two transports that are told apart change places"),
+            text.contains("no two transports with separate intervals change places"),
             "{text}"
         );
     }
