@@ -28,7 +28,7 @@ pub struct ArenaNetwork {
     pub set: String,
     /// The first seed and the number of seeds.
     pub seeds: (u64, u64),
-    /// Whether [`ArenaRow::tail_us`] is the 99th percentile. It is the 90th if too few flows completed under one of
+    /// Whether the [tail](Self::tail) is the 99th percentile. It is the 90th if too few flows completed under one of
     /// the transports ([`Metric::wanted_flows`]).
     pub tail_is_p99: bool,
     /// The transports, in the experiment's order.
@@ -44,6 +44,8 @@ pub struct ArenaRow {
     pub transport: String,
     /// Flows that completed.
     pub flows: u64,
+    /// The share of flows that completed, 0 to 1. Others were given up, and no percentile covers them.
+    pub completed: f64,
     /// Mean completion time, microseconds.
     pub mean_us: Option<Estimate>,
     /// 90th percentile of the completion time, microseconds.

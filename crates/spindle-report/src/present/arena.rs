@@ -47,13 +47,16 @@ fn rows(pools: &[(String, Pool)], tail: Metric) -> Vec<ArenaRow> {
         let of = |pool: &Pool| pool.value(tail).unwrap_or(f64::INFINITY);
         of(&a.1).total_cmp(&of(&b.1))
     };
-    let best = pools.iter().min_by(lowest);
+    // Where flows were given up, the percentiles of the others say little.
+    let all = |(_, pool): &&(String, Pool)| share_of_completed(pool) >= 1.0;
+    let best = pools.iter().filter(all).min_by(lowest);
     let row = |(name, pool): &(String, Pool)| {
         let estimate = |metric| estimate(pool, metric);
         let named = |name| Metric::parse(name).and_then(estimate);
         ArenaRow {
             transport: name.clone(),
             flows: pool.completed(),
+            completed: share_of_completed(pool),
             mean_us: estimate(Metric::FctMean),
             p90_us: estimate(P90),
             p99_us: estimate(P99),
@@ -69,6 +72,12 @@ fn rows(pools: &[(String, Pool)], tail: Metric) -> Vec<ArenaRow> {
         }
     };
     pools.iter().map(row).collect()
+}
+
+/// The share of flows that completed, 0 to 1.
+fn share_of_completed(pool: &Pool) -> f64 {
+    let completed = Metric::parse("completed").and_then(|m| pool.value(m));
+    completed.unwrap_or(0.0)
 }
 
 /// Widths of the columns of [`ArenaRow::COLUMNS`]: the lengths of their longest intervals.

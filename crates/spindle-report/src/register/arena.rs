@@ -129,11 +129,18 @@ impl ArenaPage {
                 })
                 .collect();
             let tail = network.tail(row);
+            let tail = tail.map_or_else(String::new, |e| with_interval(Quantity::Micros, e));
+            let given_up = match row.completed < 1.0 {
+                true => format!(
+                    ", {} given up",
+                    Quantity::Fraction.show(1.0 - row.completed)
+                ),
+                false => String::new(),
+            };
             let _ = writeln!(
                 text,
-                "| `{}` | {} | {times} | {} |",
+                "| `{}` | {tail}{given_up} | {times} | {} |",
                 row.transport,
-                tail.map_or_else(String::new, |e| with_interval(Quantity::Micros, e)),
                 cells.join(" | ")
             );
         }
@@ -213,11 +220,14 @@ fn at_best(row: &ArenaRow) -> bool {
     over.value <= 1.0 || over.ci95.is_some_and(|(low, _)| low <= 1.0)
 }
 
-/// The transports, the lowest tail first.
+/// The transports, the lowest tail first. Those that gave up flows come after all others.
 fn ranked(network: &ArenaNetwork) -> Vec<&ArenaRow> {
     let tail = |row: &ArenaRow| network.tail(row).map_or(f64::INFINITY, |e| e.value);
     let mut rows: Vec<&ArenaRow> = network.transports.iter().collect();
-    rows.sort_by(|a, b| tail(a).total_cmp(&tail(b)));
+    rows.sort_by(|a, b| {
+        let complete = (a.completed < 1.0).cmp(&(b.completed < 1.0));
+        complete.then(tail(a).total_cmp(&tail(b)))
+    });
     rows
 }
 
@@ -267,6 +277,7 @@ mod tests {
             p90_us: Some(Estimate::new(*us, us * 0.9, us * 1.1)),
             over_best: Some(Estimate::new(us / 100.0, us / 110.0, us / 90.0)),
             extra_load: Some(Estimate::exact(0.25)),
+            completed: if *name == "lost" { 0.9 } else { 1.0 },
             ..ArenaRow::default()
         };
         ArenaNetwork {
@@ -304,6 +315,20 @@ mod tests {
         );
         assert!(
             text.contains("no two transports with separate intervals change places"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn transport_that_gave_up_flows_comes_last() {
+        let page = ArenaPage {
+            networks: vec![network(&[("lost", 50.0), ("fuso", 100.0)], 1)],
+            ..ArenaPage::default()
+        };
+        let text = page.markdown();
+        let rows: Vec<&str> = text.lines().filter(|l| l.starts_with("| `")).collect();
+        assert!(
+            rows[1].contains("`lost`") && rows[1].contains(", 10"),
             "{text}"
         );
     }
