@@ -406,7 +406,7 @@ fn explain_and_list_show_transports_and_experiments() {
     assert!(ids.clone().count() >= 13, "{arena}");
     assert!(ids.clone().all(|id| id.starts_with("arena-")), "{arena}");
     let of_paper = spindle(
-        &["reproduce", "--paper", "arena", "--full", "--list"],
+        &["reproduce", "--paper", "arena", "--quick", "--list"],
         dir.path(),
     );
     assert_eq!(text(&of_paper.stdout), arena);
