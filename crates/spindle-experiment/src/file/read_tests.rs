@@ -426,7 +426,7 @@ fn host_speedup_multiplies_the_rate_of_the_hosts_links_only() {
     assert_eq!(
         error(&text("dual-homed", "2.5")),
         "f.toml:6: topology.host_speedup: has no meaning here, want it in fuso-sim, dumbbell, fat-tree, \
-         leaf-spine, file"
+         leaf-spine, shared-paths, file"
     );
     assert_eq!(
         error(&text("leaf-spine", "0")),

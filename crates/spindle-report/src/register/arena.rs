@@ -69,147 +69,206 @@ impl ArenaPage {
         Ok(())
     }
 
-    /// The page as Markdown.
+    /// The page as Markdown. Networks with the same transports are in one table.
     pub fn markdown(&self) -> String {
         let mut text = format!(
-            "# The arena\n\nWritten by `spindle register --arena` from results of `spindle reproduce arena --json` ({}). For each network, the \
-             transports by\ntheir tail: p99, or p90 where some transport has fewer than 5000 flows. *Times* is the tail over the lowest one in the \
-             same runs; in bold, it is\nnot told apart from 1. *Extra*: bytes that short flows send twice. *Long*: goodput of long flows. \
-             *Bystanders*: p90 of flows with plain TCP in the same\nnetwork. *Queues*: mean wait of short flows' packets. Intervals are of 95 %.\n",
+            "# The arena\n\nWritten by `spindle register --arena` from `spindle reproduce arena --json` ({}). `spindle reproduce arena \
+             --out DIR` writes all values\nwith their intervals, and the runs, seeds and commands behind them. What each network is: \
+             [experiments/arena](../../experiments/README.md).\n",
             self.made_by
         );
-        let mut id = "";
-        for network in &self.networks {
-            if network.id != id {
-                let _ = write!(text, "\n## {}\n", network.title);
-                id = &network.id;
+        for group in self.groups() {
+            let _ = write!(text, "\n## {}\n", titles(&group));
+            tails(&mut text, &group);
+            for price in Price::ALL {
+                prices(&mut text, &group, &price);
             }
-            self.section(&mut text, network);
         }
+        self.seeds(&mut text);
         text
     }
 
-    fn section(&self, text: &mut String, network: &ArenaNetwork) {
-        let (first, seeds) = network.seeds;
-        let set = match network.set.as_str() {
-            "" => String::new(),
-            set => format!("**{set}.** "),
+    /// The networks, grouped by their transports.
+    fn groups(&self) -> Vec<Vec<&ArenaNetwork>> {
+        let names = |n: &ArenaNetwork| -> Vec<String> {
+            n.transports.iter().map(|r| r.transport.clone()).collect()
         };
-        let _ = writeln!(
-            text,
-            "\n{set}`spindle reproduce {}`, seeds {first} to {}. {}\n",
-            network.id,
-            first + seeds - 1,
-            self.order(network)
-        );
-        let tail = if network.tail_is_p99 { "p99" } else { "p90" };
-        let shown: Vec<Column> = Column::ALL
-            .into_iter()
-            .filter(|c| network.transports.iter().any(|r| c.of(r).is_some()))
-            .collect();
-        let titles: Vec<&str> = shown.iter().map(|c| c.title).collect();
-        let _ = writeln!(
-            text,
-            "| transport | {tail} | times | {} |",
-            titles.join(" | ")
-        );
-        let _ = writeln!(text, "|---|---|---|{}", "---|".repeat(shown.len()));
-        for row in ranked(network) {
-            let over = row.over_best;
-            let times = match over {
-                Some(o) if at_best(row) => format!("**{}**", Quantity::Times.show(o.value)),
-                Some(o) => Quantity::Times.show(o.value),
-                None => String::new(),
-            };
-            let cells: Vec<String> = shown
-                .iter()
-                .map(|c| {
-                    c.of(row)
-                        .map_or_else(String::new, |e| c.quantity.show(e.value))
-                })
-                .collect();
-            let tail = network.tail(row);
-            let tail = tail.map_or_else(String::new, |e| with_interval(Quantity::Micros, e));
-            let given_up = match row.completed < 1.0 {
-                true => format!(
-                    ", {} given up",
-                    Quantity::Fraction.show(1.0 - row.completed)
-                ),
-                false => String::new(),
-            };
-            let _ = writeln!(
-                text,
-                "| `{}` | {tail}{given_up} | {times} | {} |",
-                row.transport,
-                cells.join(" | ")
-            );
+        let mut groups: Vec<Vec<&ArenaNetwork>> = Vec::new();
+        for network in &self.networks {
+            match groups.iter_mut().find(|g| names(g[0]) == names(network)) {
+                Some(group) => group.push(network),
+                None => groups.push(vec![network]),
+            }
         }
+        groups
     }
 
     /// Whether the order is the same with other seeds.
-    fn order(&self, network: &ArenaNetwork) -> String {
-        let same = |n: &&ArenaNetwork| n.id == network.id && n.set == network.set;
-        let Some(other) = self.others.iter().find(same) else {
-            return "Other seeds were not run.".to_owned();
-        };
-        let reversed = reversed(network, other);
-        match reversed.as_slice() {
-            [] => "With other seeds no two transports with separate intervals change places."
-                .to_owned(),
-            pairs => {
-                let pairs: Vec<String> = pairs
-                    .iter()
-                    .map(|(a, b)| format!("`{a}` and `{b}`"))
-                    .collect();
-                format!(
-                    "With other seeds these change places: {}.",
-                    pairs.join(", ")
-                )
+    fn seeds(&self, text: &mut String) {
+        let _ = write!(text, "\n## Other seeds\n\n");
+        let mut compared = 0;
+        let mut changes = String::new();
+        for network in &self.networks {
+            let same = |n: &&ArenaNetwork| n.id == network.id && n.set == network.set;
+            let Some(other) = self.others.iter().find(same) else {
+                continue;
+            };
+            compared += 1;
+            for (a, b) in reversed(network, other) {
+                let _ = writeln!(changes, "- {}: `{a}` and `{b}`", network.heading());
             }
+        }
+        if compared == 0 {
+            let _ = writeln!(text, "Other seeds were not run.");
+            return;
+        }
+        let all = self.networks.len();
+        let _ = write!(
+            text,
+            "In {compared} of {all} networks, other seeds were run. "
+        );
+        let _ = match changes.is_empty() {
+            true => writeln!(
+                text,
+                "No two transports with separate intervals change places."
+            ),
+            false => writeln!(
+                text,
+                "Of the transports with separate intervals, these change places:\n\n{changes}"
+            ),
+        };
+    }
+}
+
+/// The titles of a group's experiments, each once.
+fn titles(group: &[&ArenaNetwork]) -> String {
+    let mut titles: Vec<&str> = group.iter().map(|n| n.title.as_str()).collect();
+    titles.dedup();
+    titles.join("; ")
+}
+
+/// The first cell of a row: the experiment without the prefix that all have, and the point.
+fn place(network: &ArenaNetwork) -> String {
+    let id = network.id.trim_start_matches("arena-");
+    match network.set.as_str() {
+        "" => id.to_owned(),
+        set => format!("{id}, {set}"),
+    }
+}
+
+fn head(text: &mut String, first: &str, rows: &[ArenaRow]) {
+    let names: Vec<String> = rows.iter().map(|r| format!("`{}`", r.transport)).collect();
+    let _ = writeln!(text, "| {first} | {} |", names.join(" | "));
+    let _ = writeln!(text, "|---|{}", "---|".repeat(names.len()));
+}
+
+/// The tails of each network over the lowest one.
+fn tails(text: &mut String, group: &[&ArenaNetwork]) {
+    let _ = write!(
+        text,
+        "\n**Tail** (p99, or p90 where some transport has fewer than 5000 flows) over the lowest one in the same runs. In \
+         bold: not told apart\nfrom it. In brackets: flows were given up.\n\n"
+    );
+    head(text, "network; lowest tail", &group[0].transports);
+    for network in group {
+        let best = ranked(network).into_iter().next();
+        let best = best.and_then(|row| network.tail(row));
+        let tail = if network.tail_is_p99 { "p99" } else { "p90" };
+        let best = best.map_or_else(String::new, |e| Quantity::Micros.show(e.value));
+        let cells: Vec<String> = network.transports.iter().map(times).collect();
+        let place = place(network);
+        let _ = writeln!(text, "| {place}; {tail} {best} | {} |", cells.join(" | "));
+    }
+}
+
+/// How many times the lowest tail a transport's is.
+fn times(row: &ArenaRow) -> String {
+    let Some(over) = row.over_best else {
+        return String::new();
+    };
+    let shown = match over.value {
+        v if v < 10.0 => format!("{v:.2}"),
+        v => format!("{v:.0}"),
+    };
+    match (row.completed < 1.0, at_best(row)) {
+        (true, _) => format!("({shown})"),
+        (false, true) => format!("**{shown}**"),
+        (false, false) => shown,
+    }
+}
+
+/// A part of the price.
+struct Price {
+    title: &'static str,
+    of: fn(&ArenaRow) -> Option<Estimate>,
+    /// Whether it is shown as a ratio to that of the first transport.
+    is_ratio: bool,
+}
+
+impl Price {
+    const ALL: [Self; 4] = [
+        Self {
+            title: "Extra bytes of short flows, %",
+            of: |r| r.extra_load,
+            is_ratio: false,
+        },
+        Self {
+            title: "Goodput of long flows over that of the first transport",
+            of: |r| r.long_bps,
+            is_ratio: true,
+        },
+        Self {
+            title: "p90 of bystanders (plain TCP) over that with the first transport",
+            of: |r| r.bystanders_us,
+            is_ratio: true,
+        },
+        Self {
+            title: "Wait of short flows' packets in queues over that of the first transport",
+            of: |r| r.queueing_us,
+            is_ratio: true,
+        },
+    ];
+
+    /// The value of a transport at a point. `None` if there is none.
+    fn at(&self, network: &ArenaNetwork, column: usize) -> Option<f64> {
+        let value = (self.of)(&network.transports[column])?.value;
+        let first = (self.of)(&network.transports[0])?.value;
+        match self.is_ratio {
+            true => Some(value / first).filter(|v| v.is_finite()),
+            false => Some(100.0 * value),
         }
     }
 }
 
-/// A column of the price.
-#[derive(Clone, Copy)]
-struct Column {
-    title: &'static str,
-    quantity: Quantity,
-    of: fn(&ArenaRow) -> Option<Estimate>,
-}
-
-impl Column {
-    const ALL: [Self; 5] = [
-        Self {
-            title: "mean",
-            quantity: Quantity::Micros,
-            of: |r| r.mean_us,
-        },
-        Self {
-            title: "extra",
-            quantity: Quantity::Fraction,
-            of: |r| r.extra_load,
-        },
-        Self {
-            title: "long",
-            quantity: Quantity::BitsPerSecond,
-            of: |r| r.long_bps,
-        },
-        Self {
-            title: "bystanders",
-            quantity: Quantity::Micros,
-            of: |r| r.bystanders_us,
-        },
-        Self {
-            title: "queues",
-            quantity: Quantity::Micros,
-            of: |r| r.queueing_us,
-        },
-    ];
-
-    fn of(&self, row: &ArenaRow) -> Option<Estimate> {
-        (self.of)(row)
+/// A part of the price, averaged over the points of each experiment.
+fn prices(text: &mut String, group: &[&ArenaNetwork], price: &Price) {
+    let mut ids: Vec<&str> = group.iter().map(|n| n.id.as_str()).collect();
+    ids.dedup();
+    let columns = group[0].transports.len();
+    let mut rows = String::new();
+    for id in ids {
+        let points: Vec<&&ArenaNetwork> = group.iter().filter(|n| n.id == id).collect();
+        let mean = |column: usize| {
+            let values: Option<Vec<f64>> = points.iter().map(|n| price.at(n, column)).collect();
+            values.map(|v| v.iter().sum::<f64>() / v.len() as f64)
+        };
+        let Some(values) = (0..columns).map(mean).collect::<Option<Vec<f64>>>() else {
+            continue;
+        };
+        let show = |v: &f64| match price.is_ratio {
+            true => format!("{v:.2}"),
+            false => format!("{v:.1}"),
+        };
+        let cells: Vec<String> = values.iter().map(show).collect();
+        let network = id.trim_start_matches("arena-");
+        let _ = writeln!(rows, "| {network} | {} |", cells.join(" | "));
     }
+    if rows.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n**{}**, mean over the points.\n\n", price.title);
+    head(text, "network", &group[0].transports);
+    text.push_str(&rows);
 }
 
 /// Whether the transport's tail is not told apart from the lowest.
@@ -256,17 +315,6 @@ fn reversed<'a>(network: &'a ArenaNetwork, other: &ArenaNetwork) -> Vec<(&'a str
     pairs
 }
 
-fn with_interval(quantity: Quantity, e: Estimate) -> String {
-    match e.ci95 {
-        None => quantity.show(e.value),
-        Some(ends) => format!(
-            "{} ({})",
-            quantity.show(e.value),
-            quantity.show_interval(ends)
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,41 +351,33 @@ mod tests {
     }
 
     #[test]
-    fn transports_are_listed_by_their_tail_with_what_is_not_told_apart_from_the_best_in_bold() {
+    fn tails_are_shown_over_the_lowest_and_those_not_told_apart_from_it_in_bold() {
         let text = page(&[("tcp", 300.0), ("fuso", 110.0), ("rack", 100.0)]);
-        let rows: Vec<&str> = text.lines().filter(|l| l.starts_with("| `")).collect();
-        let names: Vec<&str> = rows.iter().filter_map(|r| r.split('`').nth(1)).collect();
-        assert_eq!(names, ["fuso", "rack", "tcp"], "{text}");
-        assert!(rows[0].contains("**") && rows[1].contains("**") && !rows[2].contains("**"));
-        assert!(
-            text.contains("| transport | p90 | times | extra |"),
-            "{text}"
-        );
-        assert!(
-            text.contains("no two transports with separate intervals change places"),
-            "{text}"
-        );
+        let row =
+            "| incast, traffic.fanout 16; p90 100\u{202f}\u{b5}s | 3.00 | **1.00** | **1.05** |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("| incast | 25.0 | 25.0 | 25.0 |"), "{text}");
+        assert!(!text.contains("Goodput"), "no long flows: {text}");
+        let same = "No two transports with separate intervals change places";
+        assert!(text.contains(same), "{text}");
     }
 
     #[test]
-    fn transport_that_gave_up_flows_comes_last() {
+    fn transport_that_gave_up_flows_is_in_brackets_and_not_the_lowest() {
         let page = ArenaPage {
             networks: vec![network(&[("lost", 50.0), ("fuso", 100.0)], 1)],
             ..ArenaPage::default()
         };
         let text = page.markdown();
-        let rows: Vec<&str> = text.lines().filter(|l| l.starts_with("| `")).collect();
-        assert!(
-            rows[1].contains("`lost`") && rows[1].contains(", 10"),
-            "{text}"
-        );
+        let row = "p90 100\u{202f}\u{b5}s | (0.50) | **1.00** |";
+        assert!(text.contains(row), "{text}");
     }
 
     #[test]
     fn pairs_that_change_places_beyond_their_intervals_are_named() {
         let text = page(&[("tcp", 100.0), ("fuso", 300.0), ("rack", 295.0)]);
         assert!(
-            text.contains("these change places: `fuso` and `tcp`, `rack` and `tcp`."),
+            text.contains("16: `fuso` and `tcp`\n") && text.contains("16: `rack` and `tcp`\n"),
             "{text}"
         );
     }
