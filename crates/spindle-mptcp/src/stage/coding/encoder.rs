@@ -93,7 +93,7 @@ impl Encoder {
             .iter()
             .any(|s| matches!(s.payload, Payload::Length(_)));
         if twin {
-            out.extend(base.twins(&sources));
+            out.extend(base.twins(&sources, code.is_systematic()));
         } else {
             out.extend(base.symbols(&sources, code));
         }
@@ -197,13 +197,15 @@ impl Base {
     }
 
     /// The packets of a unit whose payloads are only lengths. Each packet is as long as it would be with bytes,
-    /// and refers to the segments themselves.
-    fn twins(self, sources: &Arc<[Segment]>) -> impl Iterator<Item = Packet> {
+    /// and refers to the segments themselves. The first packets of a systematic code are the segments.
+    fn twins(self, sources: &Arc<[Segment]>, systematic: bool) -> impl Iterator<Item = Packet> {
         let len = |s: &Segment| s.tcp_header_len() + s.payload.len();
         let longest = sources.iter().map(len).max().unwrap_or(0);
         let ecn = common_ecn(sources);
         (0..usize::from(self.shape.1)).map(move |index| {
-            let symbol = (longest as u16, Payload::Length(longest as u32));
+            let own = sources.get(index).filter(|_| systematic).map(len);
+            let symbol = own.unwrap_or(longest);
+            let symbol = (symbol as u16, Payload::Length(symbol as u32));
             let mut packet = self.packet(&sources[0], index, symbol, Some(sources.clone()));
             packet.ecn = ecn;
             Packet::Coded(packet)
