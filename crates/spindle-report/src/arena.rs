@@ -28,9 +28,9 @@ pub struct ArenaNetwork {
     pub set: String,
     /// The first seed and the number of seeds.
     pub seeds: (u64, u64),
-    /// Whether the [tail](Self::tail) is the 99th percentile. It is the 90th if too few flows completed under one of
-    /// the transports ([`Metric::wanted_flows`]).
-    pub tail_is_p99: bool,
+    /// What the [tail](ArenaRow::tail_us) is: `p99`, or `p90` if too few flows completed under one of the transports
+    /// ([`Metric::wanted_flows`]), or `longest` if the experiment is about single events and has the column `fct.max`.
+    pub tail: String,
     /// The transports, in the experiment's order.
     pub transports: Vec<ArenaRow>,
     /// Remarks on the network, a sentence or two each.
@@ -52,7 +52,9 @@ pub struct ArenaRow {
     pub p90_us: Option<Estimate>,
     /// 99th percentile of the completion time, microseconds. `None` if too few flows completed.
     pub p99_us: Option<Estimate>,
-    /// The tail ([`ArenaNetwork::tail_is_p99`]) over the lowest tail of all transports, in the same runs.
+    /// The completion time by which transports are ranked ([`ArenaNetwork::tail`]), microseconds.
+    pub tail_us: Option<Estimate>,
+    /// The tail over the lowest tail of all transports, in the same runs.
     pub over_best: Option<Estimate>,
     /// Payload bytes beyond the first copy, without the subflows' own retransmissions, over all payload bytes, 0 to 1.
     pub extra_load: Option<Estimate>,
@@ -108,18 +110,10 @@ impl ArenaNetwork {
             set => format!("{}: {set}", self.title),
         }
     }
-
-    /// The tail of a transport: the percentile by which the network's transports are ranked.
-    pub fn tail(&self, row: &ArenaRow) -> Option<Estimate> {
-        match self.tail_is_p99 {
-            true => row.p99_us,
-            false => row.p90_us,
-        }
-    }
 }
 
-const CAPTION: &str = "Completion times of short flows; the tail (p99, or p90 where some transport has too few \
-    flows) over the lowest of all transports in the same runs; and the price: bytes that short flows send twice, the \
+const CAPTION: &str = "Completion times of short flows; the tail (p99, p90 where some transport has too few \
+    flows, or the longest) over the lowest of all transports in the same runs; and the price: bytes that short flows send twice, the \
     goodput of long flows, the 90th percentile of bystanders, who have plain TCP, and how long short flows' packets \
     wait in queues. Below each value is its 95% interval: what lies within each other's intervals is not told apart.";
 

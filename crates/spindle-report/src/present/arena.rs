@@ -17,13 +17,13 @@ pub fn networks(experiment: &Experiment, result: &SweepResult) -> Vec<ArenaNetwo
     let points = experiment.points.iter().zip(pools(result));
     let network = |(point, pools): (&spindle_experiment::Point, Vec<(String, Pool)>)| {
         let set: Vec<String> = point.set.iter().map(|(a, v)| format!("{a} {v}")).collect();
-        let tail = tail(&pools);
+        let (name, tail) = tail(experiment, &pools);
         ArenaNetwork {
             id: experiment.id.clone(),
             title: title(experiment),
             set: set.join(", "),
             seeds: (experiment.seed, experiment.seeds),
-            tail_is_p99: tail == P99,
+            tail: name.to_owned(),
             transports: rows(&pools, tail),
             notes: experiment.notes.clone(),
         }
@@ -34,11 +34,15 @@ pub fn networks(experiment: &Experiment, result: &SweepResult) -> Vec<ArenaNetwo
 const P90: Metric = Metric::FctPercentile(0.9);
 const P99: Metric = Metric::FctPercentile(0.99);
 
-/// The percentile by which transports are ranked: p99 if all have enough flows for it, otherwise p90.
-fn tail(pools: &[(String, Pool)]) -> Metric {
+/// The metric by which transports are ranked, and its name.
+fn tail(experiment: &Experiment, pools: &[(String, Pool)]) -> (&'static str, Metric) {
+    let mut columns = experiment.columns.iter();
+    if columns.any(|(_, metric)| *metric == Metric::FctMax) {
+        return ("longest", Metric::FctMax);
+    }
     match pools.iter().all(|(_, pool)| pool.check_flows(P99).is_ok()) {
-        true => P99,
-        false => P90,
+        true => ("p99", P99),
+        false => ("p90", P90),
     }
 }
 
@@ -60,6 +64,7 @@ fn rows(pools: &[(String, Pool)], tail: Metric) -> Vec<ArenaRow> {
             mean_us: estimate(Metric::FctMean),
             p90_us: estimate(P90),
             p99_us: estimate(P99),
+            tail_us: estimate(tail),
             over_best: match best {
                 Some((best, _)) if best == name => Some(Estimate::exact(1.0)),
                 Some((_, best)) => ratio(pool, best, tail),
@@ -201,7 +206,7 @@ mod tests {
         let [network] = arena.networks.as_slice() else {
             panic!("one point");
         };
-        assert!(!network.tail_is_p99, "four flows are too few for p99");
+        assert_eq!(network.tail, "p90", "four flows are too few for p99");
         let far = |i: usize| network.transports[i].over_best.unwrap();
         // The slowest of four flows divided by the best's slowest: 3 in one run and 4 in the other.
         let covers = |i: usize, value: f64, one_run: f64| {

@@ -166,14 +166,14 @@ fn head(text: &mut String, first: &str, rows: &[ArenaRow]) {
 fn tails(text: &mut String, group: &[&ArenaNetwork]) {
     let _ = write!(
         text,
-        "\n**Tail** (p99, or p90 where some transport has fewer than 5000 flows) over the lowest one in the same runs. In \
+        "\n**Tail** (p99; p90 where some transport has fewer than 5000 flows; the longest where a path dies) over the lowest one in the same runs. In \
          bold: not told apart\nfrom it. In brackets: flows were given up.\n\n"
     );
     head(text, "network; lowest tail", &group[0].transports);
     for network in group {
         let best = ranked(network).into_iter().next();
-        let best = best.and_then(|row| network.tail(row));
-        let tail = if network.tail_is_p99 { "p99" } else { "p90" };
+        let best = best.and_then(|row| row.tail_us);
+        let tail = &network.tail;
         let best = best.map_or_else(String::new, |e| Quantity::Micros.show(e.value));
         let cells: Vec<String> = network.transports.iter().map(times).collect();
         let place = place(network);
@@ -281,7 +281,7 @@ fn at_best(row: &ArenaRow) -> bool {
 
 /// The transports, the lowest tail first. Those that gave up flows come after all others.
 fn ranked(network: &ArenaNetwork) -> Vec<&ArenaRow> {
-    let tail = |row: &ArenaRow| network.tail(row).map_or(f64::INFINITY, |e| e.value);
+    let tail = |row: &ArenaRow| row.tail_us.map_or(f64::INFINITY, |e| e.value);
     let mut rows: Vec<&ArenaRow> = network.transports.iter().collect();
     rows.sort_by(|a, b| {
         let complete = (a.completed < 1.0).cmp(&(b.completed < 1.0));
@@ -295,7 +295,7 @@ fn reversed<'a>(network: &'a ArenaNetwork, other: &ArenaNetwork) -> Vec<(&'a str
     let rows = ranked(network);
     let tail = |of: &ArenaNetwork, name: &str| {
         let row = of.transports.iter().find(|r| r.transport == name)?;
-        of.tail(row)
+        row.tail_us
     };
     let apart = |of: &ArenaNetwork, low: &str, high: &str| {
         let (Some(low), Some(high)) = (tail(of, low), tail(of, high)) else {
@@ -322,7 +322,7 @@ mod tests {
     fn network(tails: &[(&str, f64)], seed: u64) -> ArenaNetwork {
         let row = |(name, us): &(&str, f64)| ArenaRow {
             transport: (*name).to_owned(),
-            p90_us: Some(Estimate::new(*us, us * 0.9, us * 1.1)),
+            tail_us: Some(Estimate::new(*us, us * 0.9, us * 1.1)),
             over_best: Some(Estimate::new(us / 100.0, us / 110.0, us / 90.0)),
             extra_load: Some(Estimate::exact(0.25)),
             completed: if *name == "lost" { 0.9 } else { 1.0 },
@@ -332,6 +332,7 @@ mod tests {
             id: "arena-incast".to_owned(),
             title: "Incast".to_owned(),
             set: "traffic.fanout 16".to_owned(),
+            tail: "p90".to_owned(),
             seeds: (seed, 10),
             transports: tails.iter().map(row).collect(),
             ..ArenaNetwork::default()
