@@ -74,7 +74,10 @@ impl ArenaPage {
         let mut text = format!(
             "# The arena\n\nWritten by `spindle register --arena` from `spindle reproduce arena --json` ({}). `spindle reproduce arena \
              --out DIR` writes all values\nwith their intervals, and the runs, seeds and commands behind them. What each network is: \
-             [experiments/arena](../../experiments/README.md).\n",
+             [experiments/arena](../../experiments/README.md).\n\n\
+             *Tail*: p99; p90 where some transport has fewer than 5000 flows; the longest time where a path dies. It is shown over the lowest \
+             tail in the same\nruns. In bold: not told apart from it. In brackets: flows were given up. The tables below it are the price, as means \
+             over the points of a network.\n",
             self.made_by
         );
         for group in self.groups() {
@@ -157,20 +160,22 @@ fn place(network: &ArenaNetwork) -> String {
 }
 
 fn head(text: &mut String, first: &str, rows: &[ArenaRow]) {
-    let names: Vec<String> = rows.iter().map(|r| format!("`{}`", r.transport)).collect();
+    let names: Vec<&str> = rows.iter().map(|r| r.transport.as_str()).collect();
     let _ = writeln!(text, "| {first} | {} |", names.join(" | "));
     let _ = writeln!(text, "|---|{}", "---|".repeat(names.len()));
 }
 
+/// Networks in which no tail is longer than this many times the lowest have no row.
+const CLOSE: f64 = 1.03;
+
 /// The tails of each network over the lowest one.
 fn tails(text: &mut String, group: &[&ArenaNetwork]) {
-    let _ = write!(
-        text,
-        "\n**Tail** (p99; p90 where some transport has fewer than 5000 flows; the longest where a path dies) over the lowest one in the same runs. In \
-         bold: not told apart\nfrom it. In brackets: flows were given up.\n\n"
-    );
+    let _ = write!(text, "\n**Tail** over the lowest one.\n\n");
     head(text, "network; lowest tail", &group[0].transports);
-    for network in group {
+    let (level, apart): (Vec<&ArenaNetwork>, Vec<&ArenaNetwork>) = group
+        .iter()
+        .partition(|n| n.transports.iter().all(is_level));
+    for network in apart {
         let best = ranked(network).into_iter().next();
         let best = best.and_then(|row| row.tail_us);
         let tail = &network.tail;
@@ -179,6 +184,16 @@ fn tails(text: &mut String, group: &[&ArenaNetwork]) {
         let place = place(network);
         let _ = writeln!(text, "| {place}; {tail} {best} | {} |", cells.join(" | "));
     }
+    if !level.is_empty() {
+        let places: Vec<String> = level.into_iter().map(place).collect();
+        let _ = writeln!(text, "\nAll are level in: {}.", places.join("; "));
+    }
+}
+
+/// Whether the transport's tail is not told apart from the lowest, or hardly longer. All flows completed.
+fn is_level(row: &ArenaRow) -> bool {
+    let close = row.over_best.is_some_and(|over| over.value < CLOSE);
+    row.completed >= 1.0 && (close || at_best(row))
 }
 
 /// How many times the lowest tail a transport's is.
@@ -187,7 +202,8 @@ fn times(row: &ArenaRow) -> String {
         return String::new();
     };
     let shown = match over.value {
-        v if v < 10.0 => format!("{v:.2}"),
+        v if v < 2.0 => format!("{v:.2}"),
+        v if v < 10.0 => format!("{v:.1}"),
         v => format!("{v:.0}"),
     };
     match (row.completed < 1.0, at_best(row)) {
@@ -206,7 +222,7 @@ struct Price {
 }
 
 impl Price {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 3] = [
         Self {
             title: "Extra bytes of short flows, %",
             of: |r| r.extra_load,
@@ -220,11 +236,6 @@ impl Price {
         Self {
             title: "p90 of bystanders (plain TCP) over that with the first transport",
             of: |r| r.bystanders_us,
-            is_ratio: true,
-        },
-        Self {
-            title: "Wait of short flows' packets in queues over that of the first transport",
-            of: |r| r.queueing_us,
             is_ratio: true,
         },
     ];
@@ -257,6 +268,7 @@ fn prices(text: &mut String, group: &[&ArenaNetwork], price: &Price) {
         };
         let show = |v: &f64| match price.is_ratio {
             true => format!("{v:.2}"),
+            false if *v == 0.0 => "0".to_owned(),
             false => format!("{v:.1}"),
         };
         let cells: Vec<String> = values.iter().map(show).collect();
@@ -266,7 +278,7 @@ fn prices(text: &mut String, group: &[&ArenaNetwork], price: &Price) {
     if rows.is_empty() {
         return;
     }
-    let _ = write!(text, "\n**{}**, mean over the points.\n\n", price.title);
+    let _ = write!(text, "\n**{}**.\n\n", price.title);
     head(text, "network", &group[0].transports);
     text.push_str(&rows);
 }
@@ -355,7 +367,7 @@ mod tests {
     fn tails_are_shown_over_the_lowest_and_those_not_told_apart_from_it_in_bold() {
         let text = page(&[("tcp", 300.0), ("fuso", 110.0), ("rack", 100.0)]);
         let row =
-            "| incast, traffic.fanout 16; p90 100\u{202f}\u{b5}s | 3.00 | **1.00** | **1.05** |";
+            "| incast, traffic.fanout 16; p90 100\u{202f}\u{b5}s | 3.0 | **1.00** | **1.05** |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("| incast | 25.0 | 25.0 | 25.0 |"), "{text}");
         assert!(!text.contains("Goodput"), "no long flows: {text}");
