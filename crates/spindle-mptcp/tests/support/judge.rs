@@ -140,6 +140,8 @@ fn reason(run: &Run, side: usize, user_timeout: Duration) {
             peer.is_some_and(given_up)
                 || some_path_down(run, at, user_timeout)
                 || fell_back(run) && run.net.corrupted != [0, 0]
+                // Closing releases the connection, so a slow reader cannot keep it beyond this timeout.
+                || reason == CloseReason::FinTimeout && mine.got != theirs.accepted
         }
         // Neither limit is set.
         CloseReason::PersistTimeout | CloseReason::MemoryPressure => false,
