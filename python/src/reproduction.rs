@@ -6,7 +6,6 @@ use spindle_report::Arena;
 use spindle_report::present::{self, Reproduction as Verdicts};
 
 use crate::errors;
-use crate::names::REGISTRY;
 use crate::results::{Results, json};
 
 /// The verdicts so far, and the results of the arena.
