@@ -191,7 +191,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     /// The next link at a switch, if there is one. The switch's balancer chooses among several.
-    #[inline]
+    #[inline(always)] // once for each packet and hop
     fn choose_next_link(&mut self, switch: u32, meta: &Meta) -> Option<u32> {
         let links = match self.routes.next(switch, meta.to) {
             NextHop::One(next) => {

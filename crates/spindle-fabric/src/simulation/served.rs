@@ -93,13 +93,13 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         if !served.dropped.is_empty() {
             self.discard_dropped(link);
         }
-        if bypass {
-            return self.start(link, meta);
-        }
         if !admitted {
             return self.discard(link, &meta, DropCause::Queue);
         }
         let time = self.time_to_send(link, meta.len);
+        if bypass {
+            return self.start(link, meta, time);
+        }
         self.ports[link as usize].waiting += time;
         match idle {
             true => self.serve(link),
@@ -116,7 +116,8 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         };
         let mut dropped = std::mem::take(&mut served.dropped);
         for meta in dropped.drain(..) {
-            self.leaves_queue(link, meta.len);
+            let time = self.time_to_send(link, meta.len);
+            self.leaves_queue(link, time);
             self.discard(link, &meta, DropCause::Queue);
         }
         // The list keeps its memory for the next call.
@@ -125,20 +126,26 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         }
     }
 
-    /// Counts that a packet no longer waits.
-    fn leaves_queue(&mut self, link: u32, len: u32) {
-        let time = self.time_to_send(link, len);
+    /// Counts that a packet, which takes `time` nanoseconds to send, no longer waits.
+    #[inline]
+    fn leaves_queue(&mut self, link: u32, time: u64) {
         let port = &mut self.ports[link as usize];
         // After a change of the rate, the sum is not exactly that of the packets.
         port.waiting = port.waiting.saturating_sub(time);
     }
 
     /// The time to send a packet that is started now, in nanoseconds.
+    #[inline(always)] // twice for each packet and hop
     fn time_to_send(&self, link: u32, len: u32) -> u64 {
         let port = &self.ports[link as usize];
-        if port.flags & TRACED == 0 {
-            return self.times.time(port.rate, len);
+        match port.flags & TRACED {
+            0 => self.times.time(port.rate, len),
+            _ => self.time_by_trace(link, len),
         }
+    }
+
+    #[cold] // links that follow a trace
+    fn time_by_trace(&self, link: u32, len: u32) -> u64 {
         let served = self.sides[link as usize].served.as_ref();
         let trace = served.and_then(|s| s.trace.as_ref());
         trace.map_or(0, |trace| trace.time_to_send(len))
@@ -146,6 +153,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// Updates a port: counts the packet that it has finished sending by now, and applies the steps of the
     /// trace.
+    #[inline]
     fn settle_served(&mut self, link: u32) {
         let port = &mut self.ports[link as usize];
         let Some(served) = self.sides[link as usize].served.as_mut() else {
@@ -176,6 +184,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
     }
 
     /// Sends the next packet if the port is free, and adds the event for the packet after it.
+    #[inline]
     fn serve(&mut self, link: u32) {
         let side = &mut self.sides[link as usize];
         let Some(served) = side.served.as_deref_mut() else {
@@ -196,8 +205,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
                 self.discard_dropped(link);
             }
             if let Some(QueuedPacket(meta)) = next {
-                self.leaves_queue(link, meta.len);
-                self.start(link, meta);
+                let time = self.time_to_send(link, meta.len);
+                self.leaves_queue(link, time);
+                self.start(link, meta, time);
             }
         }
         self.arm(link);
@@ -205,6 +215,7 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
 
     /// Adds the event that starts the next packet, if a packet waits and there is no such event. A link that
     /// pauses is asked again at the next step of its trace.
+    #[inline]
     fn arm(&mut self, link: u32) {
         let port = &self.ports[link as usize];
         let Some(served) = self.sides[link as usize].served.as_mut() else {
@@ -226,9 +237,9 @@ impl<P: Packet, Q: EventQueue<Pending>> Simulation<P, Q> {
         self.wait(at, Kind::Free(link));
     }
 
-    /// Starts to send a packet at a free port.
-    fn start(&mut self, link: u32, meta: Meta) {
-        let time = self.time_to_send(link, meta.len);
+    /// Starts to send a packet at a free port, which takes `time` nanoseconds.
+    #[inline]
+    fn start(&mut self, link: u32, meta: Meta, time: u64) {
         let Some(served) = self.sides[link as usize].served.as_mut() else {
             return;
         };
