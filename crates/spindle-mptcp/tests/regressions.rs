@@ -416,3 +416,45 @@ fn a_fallback_does_not_finish_without_data_dropped_beyond_the_window() {
     s.multi.early = Some(true);
     s.run(true);
 }
+
+/// Silly window avoidance compared a short segment with the largest window that was announced on the same
+/// subflow. A subflow without traffic knew only the small window of its handshake. New data that had to wait on
+/// one subflow were therefore sent on another one, after a recovery copy that must not precede new data.
+#[test]
+fn short_segment_waits_for_the_window_on_every_subflow() {
+    let mut ends = [tiny(6, 4), tiny(2, 2)];
+    for end in &mut ends {
+        end.options = [true, false, false, false];
+        end.loss_bits = 0;
+        end.nagle = false;
+        end.delayed_ack = false;
+        end.ecn = 0;
+    }
+    ends[0].mss = 1460;
+    ends[0].initial_window = 4;
+    ends[1].mss = 8960;
+    ends[1].initial_window = 6;
+    let mut apps = [
+        writer(&[(0, 6929), (0, 19_838), (0, 12_426)]),
+        writer(&[(0, 11_617)]),
+    ];
+    apps[0].read_size = 20_000;
+    apps[0].read_delay = 21_954;
+    apps[1].read_size = 357;
+    apps[1].read_delay = 0;
+    let mut paths = vec![path(1636, [193, 193], &[]), path(1737, [0, 80], &[])];
+    paths[0].jitter = 3904;
+    paths[0].duplicate = 33;
+    paths[1].jitter = 0;
+    paths[1].duplicate = 160;
+    let mut s = Scenario {
+        seed: 1_712_415_501,
+        v6: true,
+        paths,
+        ends,
+        apps,
+        ..calm(NAMES[12])
+    };
+    s.multi.subflows = 6;
+    s.run(true);
+}

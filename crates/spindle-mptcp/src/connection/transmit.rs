@@ -648,7 +648,7 @@ impl Connection {
         }
         let cut_by_window = len < mss && len < unsent;
         if cut_by_window {
-            let half = self.subflows[i].peer_window.largest / 2;
+            let half = self.largest_window(i) / 2;
             if len < half && !std::mem::take(&mut self.timers.sws_override) {
                 self.arm_persist(now, idle);
                 return None;
@@ -660,6 +660,17 @@ impl Connection {
         }
         self.timers.persist_at = None;
         Some(len as usize)
+    }
+
+    /// The largest window so far that the peer has offered for data on subflow `i`. The window of MPTCP belongs
+    /// to the connection (RFC 8684, section 3.3.4), so it may have been announced on another subflow.
+    fn largest_window(&self, i: usize) -> u64 {
+        let own = self.subflows[i].peer_window.largest;
+        if !self.is_multipath() {
+            return own;
+        }
+        let all = self.subflows.iter().map(|s| s.peer_window.largest);
+        all.fold(own, u64::max)
     }
 
     /// The length of a burst that begins with a segment of `len` bytes and has a single mapping. It consists of
