@@ -1,12 +1,13 @@
 //! The choice of the worst and the best subflow, and the conditions for recovery, which FUSO and CoFUSO have in
-//! common (FUSO section 3.2, Algorithm 1; CoFUSO section 4.2).
+//! common (FUSO section 3.2, Algorithm 1; CoFUSO section 4.2). A copy over the fastest other subflow, which the
+//! policies that reinject late segments have in common.
 
 use std::cmp::Ordering;
 
 use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Eligibility, Prospect, SubflowView, Trigger, View};
+use super::{Action, Eligibility, Prospect, SegmentView, SubflowView, Trigger, View, Window};
 use crate::random::reduce;
 use crate::types::SubflowId;
 
@@ -119,4 +120,23 @@ pub(super) fn should_recover(prospect: &Prospect, eligibility: Eligibility) -> b
     let waits = eligibility == Eligibility::NotDataAcked && prospect.window_blocked;
     let new_data = prospect.new_data && !waits;
     triggered && !new_data && prospect.room && prospect.outstanding
+}
+
+/// The copy of `segment`, which subflow `of` carries, over the other subflow with the smallest smoothed RTT of
+/// those whose congestion window has room for it. `None` if no other subflow has room.
+pub(super) fn copy_over_fastest_other(
+    view: &View<'_>,
+    of: &SubflowView,
+    segment: &SegmentView,
+) -> Option<Action> {
+    let len = u64::from(segment.len);
+    let others = view.subflows.iter().filter(|s| s.id != of.id);
+    let open = others.filter(|s| s.has_room(len) && len <= s.mss);
+    let on = open.min_by_key(|s| (s.srtt.map_or(u64::MAX, |rtt| rtt.as_nanos()), s.id))?;
+    Some(Action::Copy {
+        of: of.id,
+        position: segment.position,
+        on: on.id,
+        window: Window::Inside,
+    })
 }

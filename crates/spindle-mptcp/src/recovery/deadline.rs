@@ -3,7 +3,8 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::{Action, Capabilities, Recovery, RecoveryFactory, SubflowView, View, Window};
+use super::choice::copy_over_fastest_other;
+use super::{Action, Capabilities, Recovery, RecoveryFactory, View};
 
 /// The policy. A segment that was sent longer ago than `max(lower_bound, min(factor * smallest smoothed RTT,
 /// hard_deadline))` and is not acknowledged is sent once more over another path, ahead of new data and inside
@@ -66,13 +67,6 @@ impl RecoveryFactory for DeadlineReinjection {
     }
 }
 
-/// The path with the smallest RTT that has room for `bytes`, other than `of`.
-fn fastest_other<'a>(view: &'a View<'_>, of: &SubflowView, bytes: u64) -> Option<&'a SubflowView> {
-    let others = view.subflows.iter().filter(|s| s.id != of.id);
-    let open = others.filter(|s| s.has_room(bytes) && bytes <= s.mss);
-    open.min_by_key(|s| (s.srtt.map_or(u64::MAX, |d| d.as_nanos()), s.id))
-}
-
 impl Recovery for DeadlinePolicy {
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         self.due = None;
@@ -90,13 +84,8 @@ impl Recovery for DeadlinePolicy {
                 self.due = Some(late_at);
                 return Action::Nothing;
             }
-            if let Some(on) = fastest_other(view, of, u64::from(segment.len)) {
-                return Action::Copy {
-                    of: of.id,
-                    position: segment.position,
-                    on: on.id,
-                    window: Window::Inside,
-                };
+            if let Some(copy) = copy_over_fastest_other(view, of, &segment) {
+                return copy;
             }
             // There is no room for the late segment. The next acknowledgement brings the next opportunity.
         }
@@ -115,7 +104,7 @@ impl Recovery for DeadlinePolicy {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{subflow, view};
-    use super::super::{SegmentView, Trigger};
+    use super::super::{SegmentView, Trigger, Window};
     use super::*;
     use crate::types::{DataOffset, SubflowId, SubflowPosition};
 

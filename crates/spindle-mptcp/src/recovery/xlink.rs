@@ -3,9 +3,9 @@
 
 use spindle_units::{Duration, Instant};
 
+use super::choice::copy_over_fastest_other;
 use super::{
-    Action, Capabilities, MessageView, Prospect, Recovery, RecoveryFactory, SegmentView,
-    SubflowView, View, Window,
+    Action, Capabilities, MessageView, Prospect, Recovery, RecoveryFactory, SegmentView, View,
 };
 
 /// The policy. Packets that are not acknowledged are sent once more over another path, the oldest data first,
@@ -91,13 +91,6 @@ impl RecoveryFactory for Xlink {
     }
 }
 
-/// The path with the smallest RTT that has room for a segment, other than `of`.
-fn fastest_other<'a>(view: &'a View<'_>, of: &SubflowView, len: u64) -> Option<&'a SubflowView> {
-    let others = view.subflows.iter().filter(|s| s.id != of.id);
-    let open = others.filter(|s| s.has_room(len) && len <= s.mss);
-    open.min_by_key(|s| (s.srtt.map_or(u64::MAX, |rtt| rtt.as_nanos()), s.id))
-}
-
 impl XlinkPolicy {
     /// Whether re-injection is on. If not, [`Self::opens`] is when it will be.
     fn is_on(&mut self, view: &View<'_>) -> bool {
@@ -134,13 +127,8 @@ impl Recovery for XlinkPolicy {
         for (segment, of) in candidates {
             let len = u64::from(segment.len);
             let paid = view.budget_left.is_none_or(|left| len <= left);
-            if let Some(on) = fastest_other(view, of, len).filter(|_| paid) {
-                return Action::Copy {
-                    of: of.id,
-                    position: segment.position,
-                    on: on.id,
-                    window: Window::Inside,
-                };
+            if let Some(copy) = copy_over_fastest_other(view, of, &segment).filter(|_| paid) {
+                return copy;
             }
         }
         Action::Nothing
@@ -158,7 +146,7 @@ impl Recovery for XlinkPolicy {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{subflow, view};
-    use super::super::{MessageHints, Trigger};
+    use super::super::{MessageHints, SubflowView, Trigger, Window};
     use super::*;
     use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
