@@ -22,7 +22,9 @@ pub fn configure(transport: &Transport, host: &HostSettings) -> Config {
     for variant in &host.variants.0 {
         config = variant.apply(config.clone()).unwrap_or(config);
     }
-    if let Some(controller) = &host.congestion {
+    if let Some(controller) = &host.congestion
+        && !config.congestion.is_part_of_transport()
+    {
         config.congestion = controller.clone();
     }
     let tcp = &mut config.tcp;

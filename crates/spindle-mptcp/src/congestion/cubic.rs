@@ -61,7 +61,7 @@ impl ControllerFactory for Cubic {
 
 /// CUBIC with the Reno-friendly region, fast convergence and HyStart++.
 #[derive(Clone, Debug)]
-struct CubicController {
+pub(super) struct CubicController {
     window: Window,
     subflow: usize,
     curve: Curve,
@@ -79,7 +79,7 @@ struct CubicController {
 
 impl CubicController {
     /// A controller in slow start.
-    fn new(p: &Parameters) -> Self {
+    pub(super) fn new(p: &Parameters) -> Self {
         Self {
             window: Window::new(p),
             subflow: p.subflow,

@@ -31,6 +31,12 @@ pub trait ControllerFactory: Send + Sync + Debug {
         None
     }
 
+    /// Whether a transport with this controller is another transport without it. An experiment's choice of a
+    /// controller for all transports does not replace it then. `false` by default.
+    fn is_part_of_transport(&self) -> bool {
+        false
+    }
+
     /// Makes a controller in slow start.
     fn build(&self, p: &Parameters) -> Box<dyn Congestion>;
 }

@@ -48,7 +48,7 @@ pub(super) struct Round {
     /// lastRoundMinRTT. `None` represents infinity.
     pub(super) last_min: Option<Duration>,
     /// currentRoundMinRTT. `None` represents infinity.
-    current_min: Option<Duration>,
+    pub(super) current_min: Option<Duration>,
     /// rttSampleCount.
     pub(super) samples: u32,
 }

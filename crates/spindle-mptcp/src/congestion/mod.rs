@@ -13,6 +13,7 @@ mod coupled;
 mod coupling;
 mod cubic;
 mod dctcp;
+mod delay_bounded;
 mod factory;
 mod fully_coupled;
 mod hystart;
@@ -33,6 +34,7 @@ static BUILT_IN: LazyLock<Vec<Arc<dyn ControllerFactory>>> = LazyLock::new(|| {
         Arc::new(olia::Olia),
         Arc::new(balia::Balia),
         Arc::new(fully_coupled::FullyCoupled),
+        Arc::new(delay_bounded::DelayBounded::default()),
     ]
 });
 
@@ -47,6 +49,7 @@ pub use balia::Balia;
 pub use coupling::{Coupling, CouplingRow};
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
+pub use delay_bounded::DelayBounded;
 pub use factory::{ControllerFactory, Parameters};
 pub use fully_coupled::FullyCoupled;
 pub use lia::Lia;
@@ -87,6 +90,8 @@ pub struct AckSample {
     pub cwnd_limited: bool,
     /// Whether the subflow is in fast recovery or has unrepaired losses after a timeout.
     pub recovering: bool,
+    /// Segments that loss detection found lost so far, each retransmission that was lost again included.
+    pub losses: u64,
 }
 
 /// Why a window must be reduced.

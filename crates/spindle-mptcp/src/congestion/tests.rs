@@ -36,6 +36,7 @@ pub(super) fn sample(acked: u64) -> AckSample {
         next: SubflowPosition(acked),
         cwnd_limited: true,
         recovering: false,
+        losses: 0,
     }
 }
 
@@ -61,6 +62,8 @@ pub(super) struct Path<C> {
     pub(super) now: Instant,
     pub(super) rtt: Duration,
     pub(super) limited: bool,
+    /// Segments lost so far.
+    pub(super) losses: u64,
     acked_to: SubflowPosition,
 }
 
@@ -72,6 +75,7 @@ impl<C: Congestion> Path<C> {
             now: Instant::ZERO,
             rtt: Duration::from_millis(100),
             limited: true,
+            losses: 0,
             acked_to: SubflowPosition::SYN,
         }
     }
@@ -99,6 +103,7 @@ impl<C: Congestion> Path<C> {
             next: next.max(self.acked_to),
             cwnd_limited: self.limited,
             recovering: false,
+            losses: self.losses,
         };
         self.cc.on_ack(&s, &mut self.coupling);
     }
@@ -342,6 +347,7 @@ fn ack() -> impl Strategy<Value = AckSample> {
             next: SubflowPosition(next),
             cwnd_limited: limited,
             recovering,
+            losses: acked / 1000,
         },
     )
 }

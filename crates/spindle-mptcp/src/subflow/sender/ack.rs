@@ -477,6 +477,7 @@ impl Sender {
                 next: self.nxt,
                 cwnd_limited: limited,
                 recovering: !matches!(self.phase, Phase::Open),
+                losses: self.board.losses(),
             },
             coupling,
         );
