@@ -34,29 +34,39 @@ impl SchedulerFactory for Ecf {
 
     fn build(&self) -> Box<dyn Scheduler> {
         Box::new(EcfScheduler {
-            settings: *self,
-            waiting: false,
+            rule: WaitingRule::new(self.beta),
         })
     }
 }
 
-#[derive(Debug)]
-struct EcfScheduler {
-    settings: Ecf,
+/// The rule by which data wait for a faster subflow (Algorithm 1, lines 7 to 18).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WaitingRule {
+    beta: f64,
     /// The paper's `waiting`.
     waiting: bool,
 }
 
-impl EcfScheduler {
-    /// Whether the data wait for subflow `fast` instead of using subflow `slow` (Algorithm 1, lines 7 to 18).
-    fn waits(&mut self, fast: &SubflowView, slow: &SubflowView, unsent: u64) -> bool {
-        let (Some(rtt_f), Some(rtt_s)) = (fast.srtt, slow.srtt) else {
-            return false;
-        };
+impl WaitingRule {
+    pub(super) fn new(beta: f64) -> Self {
+        Self {
+            beta,
+            waiting: false,
+        }
+    }
+
+    /// Whether `unsent` bytes wait for subflow `fast` instead of using subflow `slow`. Each has its round-trip
+    /// time in nanoseconds.
+    pub(super) fn waits(
+        &mut self,
+        (fast, rtt_f): (&SubflowView, f64),
+        (slow, rtt_s): (&SubflowView, f64),
+        unsent: u64,
+    ) -> bool {
         let sigma = |s: &SubflowView| nanos(s.rtt_variation.unwrap_or_default());
-        let (rtt_f, rtt_s, delta) = (nanos(rtt_f), nanos(rtt_s), sigma(fast).max(sigma(slow)));
+        let delta = sigma(fast).max(sigma(slow));
         let hysteresis = match self.waiting {
-            true => 1.0 + self.settings.beta,
+            true => 1.0 + self.beta,
             false => 1.0,
         };
         let n = 1.0 + windows(unsent, fast);
@@ -70,13 +80,28 @@ impl EcfScheduler {
     }
 }
 
+#[derive(Debug)]
+struct EcfScheduler {
+    rule: WaitingRule,
+}
+
+impl EcfScheduler {
+    fn waits(&mut self, fast: &SubflowView, slow: &SubflowView, unsent: u64) -> bool {
+        let (Some(rtt_f), Some(rtt_s)) = (fast.srtt, slow.srtt) else {
+            return false;
+        };
+        let (fast, slow) = ((fast, nanos(rtt_f)), (slow, nanos(rtt_s)));
+        self.rule.waits(fast, slow, unsent)
+    }
+}
+
 /// The number of congestion windows of subflow `s` that `bytes` fill. Part of a window takes a round trip as
 /// well, so the result is at least 1. The authors' implementation has this bound (Linux MPTCP v0.95).
 fn windows(bytes: u64, s: &SubflowView) -> f64 {
     (bytes as f64 / s.cwnd.max(1) as f64).max(1.0)
 }
 
-fn nanos(d: Duration) -> f64 {
+pub(super) fn nanos(d: Duration) -> f64 {
     d.as_nanos() as f64
 }
 

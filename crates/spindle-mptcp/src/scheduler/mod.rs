@@ -5,6 +5,7 @@
 //! same two traits.
 
 mod blest;
+mod earliest;
 mod ecf;
 mod linger;
 mod min_rtt;
@@ -21,6 +22,7 @@ static BUILT_IN: LazyLock<Vec<Arc<dyn SchedulerFactory>>> = LazyLock::new(|| {
         Arc::new(linger::Linger),
         Arc::new(ecf::Ecf::default()),
         Arc::new(blest::Blest),
+        Arc::new(earliest::Earliest::default()),
     ]
 });
 
@@ -28,6 +30,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
 
 pub use blest::Blest;
+pub use earliest::Earliest;
 pub use ecf::Ecf;
 pub use linger::Linger;
 pub use min_rtt::MinRtt;
@@ -155,7 +158,8 @@ mod tests {
                 "redundant",
                 "linger",
                 "ecf",
-                "blest"
+                "blest",
+                "earliest"
             ]
         );
         assert!(built_in().iter().all(|s| !s.summary().is_empty()));
