@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 
 use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use spindle_units::Instant;
 
 use super::{Action, Eligibility, Prospect, SegmentView, SubflowView, Trigger, View, Window};
 use crate::random::reduce;
@@ -122,21 +123,72 @@ pub(super) fn should_recover(prospect: &Prospect, eligibility: Eligibility) -> b
     triggered && !new_data && prospect.room && prospect.outstanding
 }
 
-/// The copy of `segment`, which subflow `of` carries, over the other subflow with the smallest smoothed RTT of
-/// those whose congestion window has room for it. `None` if no other subflow has room.
+/// Of the subflows other than `of` whose congestion window has room for `len` bytes, the one with the smallest
+/// smoothed RTT.
+pub(super) fn fastest_other<'a>(
+    view: &View<'a>,
+    of: SubflowId,
+    len: u64,
+) -> Option<&'a SubflowView> {
+    let others = view.subflows.iter().filter(|s| s.id != of);
+    let open = others.filter(|s| s.has_room(len) && len <= s.mss);
+    open.min_by_key(|s| (s.srtt.map_or(u64::MAX, |rtt| rtt.as_nanos()), s.id))
+}
+
+/// The copy of `segment`, which subflow `of` carries, over subflow `on`, inside its window.
+pub(super) fn copy_over(of: SubflowId, segment: &SegmentView, on: &SubflowView) -> Action {
+    Action::Copy {
+        of,
+        position: segment.position,
+        on: on.id,
+        window: Window::Inside,
+    }
+}
+
+/// The copy of `segment`, which subflow `of` carries, over the [fastest other](fastest_other) subflow. `None` if no
+/// other subflow has room.
 pub(super) fn copy_over_fastest_other(
     view: &View<'_>,
     of: &SubflowView,
     segment: &SegmentView,
 ) -> Option<Action> {
-    let len = u64::from(segment.len);
-    let others = view.subflows.iter().filter(|s| s.id != of.id);
-    let open = others.filter(|s| s.has_room(len) && len <= s.mss);
-    let on = open.min_by_key(|s| (s.srtt.map_or(u64::MAX, |rtt| rtt.as_nanos()), s.id))?;
-    Some(Action::Copy {
-        of: of.id,
-        position: segment.position,
-        on: on.id,
-        window: Window::Inside,
-    })
+    let on = fastest_other(view, of.id, u64::from(segment.len))?;
+    Some(copy_over(of.id, segment, on))
+}
+
+/// What a policy that copies late segments does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Late {
+    /// A segment is late, and another subflow has room for its copy.
+    Copy(Action),
+    /// No segment that could be copied is late. The next one will be at this time.
+    Next(Instant),
+    /// No segment is or will be late, or there is no room for those that are. The next acknowledgement brings the
+    /// next opportunity.
+    Nothing,
+}
+
+/// Copies the oldest segment that is late over the fastest other subflow. `late_at` is when a segment of a subflow
+/// is late, if ever.
+pub(super) fn copy_late(
+    view: &View<'_>,
+    late_at: impl Fn(&SubflowView, &SegmentView) -> Option<Instant>,
+) -> Late {
+    let candidates = view.subflows.iter();
+    let mut by_time: Vec<_> = candidates
+        .filter_map(|s| {
+            let segment = s.oldest_unprotected?;
+            Some((late_at(s, &segment)?, segment, s))
+        })
+        .collect();
+    by_time.sort_by_key(|(at, segment, s)| (*at, segment.sent_at, s.id));
+    for (at, segment, of) in by_time {
+        if at > view.now {
+            return Late::Next(at);
+        }
+        if let Some(copy) = copy_over_fastest_other(view, of, &segment) {
+            return Late::Copy(copy);
+        }
+    }
+    Late::Nothing
 }

@@ -3,7 +3,7 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::choice::copy_over_fastest_other;
+use super::choice::{Late, copy_late};
 use super::{Action, Capabilities, Recovery, RecoveryFactory, View};
 
 /// The policy. A segment that was sent longer ago than `max(lower_bound, min(factor * smallest smoothed RTT,
@@ -73,21 +73,10 @@ impl Recovery for DeadlinePolicy {
         let Some(deadline) = self.settings.deadline(view) else {
             return Action::Nothing;
         };
-        let candidates = view.subflows.iter();
-        let mut oldest: Vec<_> = candidates
-            .filter_map(|s| Some((s.oldest_unprotected?, s)))
-            .collect();
-        oldest.sort_by_key(|(segment, s)| (segment.sent_at, s.id));
-        for (segment, of) in oldest {
-            let late_at = segment.sent_at + deadline;
-            if late_at > view.now {
-                self.due = Some(late_at);
-                return Action::Nothing;
-            }
-            if let Some(copy) = copy_over_fastest_other(view, of, &segment) {
-                return copy;
-            }
-            // There is no room for the late segment. The next acknowledgement brings the next opportunity.
+        match copy_late(view, |_, segment| Some(segment.sent_at + deadline)) {
+            Late::Copy(copy) => return copy,
+            Late::Next(at) => self.due = Some(at),
+            Late::Nothing => {}
         }
         Action::Nothing
     }
