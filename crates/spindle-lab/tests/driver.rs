@@ -26,7 +26,7 @@ fn queries(loss: &str, flows: u32) -> String {
     )
 }
 
-const TRANSPORTS: [&str; 14] = [
+const TRANSPORTS: [&str; 15] = [
     "tcp",
     "newreno",
     "tlp",
@@ -41,6 +41,7 @@ const TRANSPORTS: [&str; 14] = [
     "oracle",
     "ps",
     "mmptcp",
+    "spindle",
 ];
 
 #[test]

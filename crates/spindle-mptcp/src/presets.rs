@@ -4,6 +4,7 @@ mod coded;
 mod labelled;
 mod published;
 mod scattered;
+mod spindle;
 mod variants;
 
 use std::sync::Arc;
@@ -252,10 +253,15 @@ fn base_preset(name: &str) -> Option<Preset> {
                 (cofuso_fixed(percent), COFUSO_FIXED_PARTS.to_vec())
             }
             None => {
-                let labelled = || labelled::preset(name).or_else(|| numbered(name));
-                let coded = || coded::preset(name).or_else(labelled);
-                let published = || published::preset(name).or_else(coded);
-                scattered::preset(name).or_else(published)?
+                let families = [
+                    scattered::preset,
+                    published::preset,
+                    coded::preset,
+                    labelled::preset,
+                    spindle::preset,
+                    numbered,
+                ];
+                families.into_iter().find_map(|family| family(name))?
             }
         },
     };
@@ -305,6 +311,10 @@ const fn family(name: &'static str, summary: &'static str, numbered: &'static st
 
 /// The names [`preset`] knows, without those that only add a number.
 pub const PRESETS: &[PresetName] = &[
+    plain(
+        spindle::NAME,
+        "bounded delay, sprayed packets, copies at a price",
+    ),
     plain("tcp", "TCP with SACK and Reno, as the papers configure it"),
     plain("newreno", "TCP with NewReno and without SACK"),
     plain("dctcp", "`tcp` with DCTCP in place of Reno"),
@@ -652,6 +662,7 @@ mod tests {
                 .chain(&coded::NAMES)
                 .chain(&published::NAMES)
                 .chain(&labelled::NAMES)
+                .chain(&[spindle::NAME])
                 .all(|name| names.iter().any(|n| n == name))
         );
         assert!(names.iter().all(|name| preset(name).is_some()));

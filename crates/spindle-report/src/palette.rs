@@ -58,7 +58,7 @@ const fn rgb(hex: u32) -> Rgb {
     [(hex >> 16) as u8, (hex >> 8) as u8, hex as u8]
 }
 
-const FAMILIES: [Family; 12] = [
+const FAMILIES: [Family; 13] = [
     family(0x55_5f_6e, 0xa9_b4_c4, Marker::Square), // tcp
     family(0x2f_94_cf, 0x7c_c8_f5, Marker::Triangle), // tlp
     family(0xb8_7b_00, 0xf2_b8_2e, Marker::Wedge),  // repflow
@@ -70,6 +70,7 @@ const FAMILIES: [Family; 12] = [
     family(0x80_4e_20, 0xcc_97_66, Marker::Wedge),  // proactive
     family(0x6b_76_00, 0xb8_c6_4a, Marker::Ring),   // tcp-ir, corrective, reactive
     family(0x00_7f_8a, 0x43_c3_cf, Marker::Square), // packet spraying transports
+    family(0xc2_18_3c, 0xff_7a_8c, Marker::Square), // spindle
     family(0x11_14_18, 0xf2_f4_f7, Marker::Ring),   // oracle
 ];
 
@@ -110,7 +111,8 @@ fn known(name: &str) -> Option<(usize, usize)> {
         "ps" => (10, 0),
         "ps-tcp" => (10, 1),
         "mptcp-tcp" => (10, 3),
-        "oracle" => (11, 2),
+        "spindle" => (11, 0),
+        "oracle" => (12, 2),
         _ => {
             let number = name.strip_prefix("series#")?.parse::<usize>().ok()?;
             (SERIES[number % SERIES.len()], 0)

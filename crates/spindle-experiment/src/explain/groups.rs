@@ -29,6 +29,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> Option<Option<u32>> {
 /// Headings of transports, each with the names of its transports. Their summaries stand where they are
 /// registered: [`PRESETS`] and [`COMBINED`].
 pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
+    ("one transport for all networks", &["spindle"]),
     (
         "plain TCP",
         &["tcp", "newreno", "dctcp", "tlp", "rack", "tlt"],
@@ -136,6 +137,7 @@ pub(super) const VARIANTS: &[Group] = &[
                 "blest",
                 "keeps the peer's window free for the fastest subflow",
             ),
+            ("earliest", "ECF that counts the repair of expected losses"),
         ],
     ),
     group(
@@ -157,6 +159,10 @@ pub(super) const VARIANTS: &[Group] = &[
             ("lia", "Linked Increases (RFC 6356)"),
             ("olia", "Opportunistic Linked Increases"),
             ("balia", "Balanced Linked Adaptation"),
+            (
+                "delay-bounded",
+                "bounded by the queue's delay, CUBIC among full queues",
+            ),
             ("fully-coupled", "fully coupled"),
         ],
     ),
@@ -217,6 +223,7 @@ pub(super) const VARIANTS: &[Group] = &[
                 "paths in turn, without those that lost packets",
             ),
             ("spray", "a random path for each packet"),
+            ("no-entropy", "no flow labels"),
         ],
     ),
     group(
@@ -276,6 +283,11 @@ pub(super) const VARIANTS: &[Group] = &[
         &[
             ("budget-N", "recovery sends at most N % of the new bytes"),
             ("no-budget", "recovery has no budget"),
+            ("no-recovery", "no recovery policy"),
+            (
+                "priced-copies",
+                "copies of late segments, and of others at a price",
+            ),
         ],
     ),
     group("XLINK", &[("no-thresholds", "re-injection is always on")]),

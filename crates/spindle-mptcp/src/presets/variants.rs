@@ -12,8 +12,8 @@ use crate::congestion::{self, ControllerFactory, Dctcp, SlowStartExit};
 use crate::entropy::{self, EntropyFactory};
 use crate::path_manager::{self, PathManager};
 use crate::recovery::{
-    CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, Proactive, RecoveryBudget,
-    RecoveryFactory, WorstOf, Xlink,
+    CoFuso, CodingRate, Fuso, MetricKind, PathMetric, PinnedWorstPath, PricedCopies, Proactive,
+    RecoveryBudget, RecoveryFactory, WorstOf, Xlink,
 };
 use crate::scheduler::{self, SchedulerFactory};
 use crate::stage::coding::estimator::Share;
@@ -300,6 +300,11 @@ fn with_fuso(config: &mut Config) -> bool {
     multipath(config, |m| m.early_dsn_delivery = true)
 }
 
+fn with_priced_copies(config: &mut Config) -> bool {
+    config.recovery = Some(Arc::new(PricedCopies::default()));
+    multipath(config, |m| m.early_dsn_delivery = true)
+}
+
 /// Limits the bytes of recovery to a share of new data, if there is a recovery policy.
 fn budget(config: &mut Config, percent: u32) -> bool {
     config.recovery_budget = Some(RecoveryBudget::percent(percent));
@@ -534,6 +539,12 @@ const OTHERS: &[Other] = others! {
         |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
+    "priced-copies", "recovery: late segments over another path, others if the expected gain exceeds the price; at most 4 % of segments, 8 % on paths that lose 5 % and more (docs/spindle.md)",
+        with_priced_copies;
+    "no-recovery", "no recovery policy",
+        |c| c.recovery.take().is_some();
+    "no-entropy", "no flow labels: the addresses and ports of a subflow choose its path",
+        |c| c.entropy.take().is_some();
     "no-budget", "recovery has no budget",
         |c| c.recovery_budget.take().is_some();
     "no-thresholds", "XLINK's re-injection is always on (Zheng et al., SIGCOMM 2021, without QoE control)",
@@ -579,6 +590,7 @@ mod tests {
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
                 "no-budget" | "no-thresholds" => of("xlink"),
+                "no-entropy" => of("reps"),
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
                     of("mmptcp")
@@ -645,6 +657,8 @@ mod tests {
             ("mptcp", "budget-5"),
             ("fuso", "no-budget"),
             ("fuso", "no-thresholds"),
+            ("fuso", "no-entropy"),
+            ("mptcp", "no-recovery"),
             ("mmptcp", "ordered"),
         ] {
             let v = variant(name).expect(name);

@@ -44,6 +44,7 @@ pub(crate) const NAMES: &[&str] = &[
     "autorec",
     "hairpin",
     "cloudburst",
+    "spindle",
 ];
 
 /// A path, with probabilities per mille and times in microseconds.
@@ -406,9 +407,10 @@ impl Scenario {
         });
         let mut run = Run::new(net, apps, configs, ends, real);
         run.addresses = more;
-        // xquic's controller reinjects before it sends new data. TCP-IR sends a coded packet when its time has
+        // xquic's controller and `spindle` copy late segments before they send new data. TCP-IR sends a coded packet when its time has
         // come.
-        run.new_data_first = !["deadline-reinjection", "tcp-ir"].contains(&NAMES[self.preset]);
+        run.new_data_first =
+            !["deadline-reinjection", "tcp-ir", "spindle"].contains(&NAMES[self.preset]);
         let op = |(at, side, what, n): &(u64, usize, u8, u8)| {
             let op = match what {
                 0 => PathOp::Announce(usize::from(*n % 2)),
@@ -432,7 +434,7 @@ impl Scenario {
     pub(crate) fn finish(&self, run: &mut Run) {
         run.finish(LIMIT);
         judge::at_the_end(run, USER_TIMEOUT);
-        let once = ["fuso", "cofuso", "deadline", "xlink"];
+        let once = ["fuso", "cofuso", "deadline", "xlink", "spindle"];
         if once.iter().any(|n| NAMES[self.preset].starts_with(n)) {
             judge::copied_once(run, super::CLIENT);
             judge::copied_once(run, super::SERVER);

@@ -1,0 +1,73 @@
+//! What `spindle` does to others at a shared bottleneck, and to a bottleneck with a short queue.
+
+mod support;
+
+use spindle_experiment::metrics::RunResult;
+use spindle_experiment::registry::Registry;
+use spindle_lab::driver::{RunRequest, run};
+
+use support::experiment;
+
+/// Eight clients download 5 MB each, three times, over one path of 100 Mbps and 20 ms.
+fn go(transport: &str, buffer: &str, more: &str) -> RunResult {
+    let text = format!(
+        "[topology]\nname = \"shared-paths\"\nclients = 8\npaths = 1\nrate = \"100Mbps\"\nserver_rate = \"10Gbps\"\n\
+         host_speedup = 3.0\nrtt = \"20ms\"\nbuffer = \"{buffer}\"\necn_threshold = \"0B\"\n\
+         [scenario]\nmss = 1400\nmin_rto = \"200ms\"\necn = false\ncongestion = \"cubic\"\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"c0-c7\"]\nservers = [\"server\"]\narrivals = \"sequential\"\n\
+         sizes = \"5MB\"\nconnections = \"new\"\nflows = 24\nobserve = [\"paths\"]\n{more}"
+    );
+    let experiment = experiment(transport, &text);
+    let registry = Registry::standard();
+    let scenario = &experiment.points[0].scenario;
+    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    run(&request).unwrap().result
+}
+
+fn mean_seconds(fct_ns: &[u64]) -> f64 {
+    fct_ns.iter().sum::<u64>() as f64 / fct_ns.len() as f64 / 1e9
+}
+
+#[test]
+fn flows_with_cubic_are_as_fast_next_to_spindle_as_among_themselves() {
+    let half = "[bystanders]\ntransport = \"rack\"\nshare = \"50%\"\n";
+    let bystanders = |transport| {
+        let r = go(transport, "500KB", half);
+        let others = r.observed.bystanders.as_ref().expect("half of the flows");
+        mean_seconds(&others.fct_ns)
+    };
+    let (next_to_spindle, among_themselves) = (bystanders("spindle"), bystanders("rack"));
+    let ratio = next_to_spindle / among_themselves;
+    assert!(
+        ratio < 1.1,
+        "{next_to_spindle} against {among_themselves} s"
+    );
+}
+
+#[test]
+fn flows_of_spindle_keep_a_deep_buffer_almost_empty_and_the_link_busy() {
+    let wait = |r: &RunResult| {
+        let long = &r.observed.paths.as_ref().expect("observed").long;
+        long.queueing_ns as f64 / long.packets as f64 / 1e6
+    };
+    let (spindle, cubic) = (go("spindle", "2MB", ""), go("rack", "2MB", ""));
+    // The target is 5 ms for each flow. Eight flows grow by a segment each before they notice.
+    assert!(wait(&spindle) < 16.0, "{} ms", wait(&spindle));
+    assert!(wait(&cubic) > 3.0 * wait(&spindle), "{} ms", wait(&cubic));
+    let (a, b) = (mean_seconds(&spindle.fct_ns), mean_seconds(&cubic.fct_ns));
+    assert!(a < 1.1 * b, "{a} against {b} s");
+}
+
+#[test]
+fn short_queue_is_shared_without_a_storm_of_losses() {
+    let (spindle, cubic) = (go("spindle", "15KB", ""), go("rack", "15KB", ""));
+    let (a, b) = (mean_seconds(&spindle.fct_ns), mean_seconds(&cubic.fct_ns));
+    assert!(a < 1.2 * b, "{a} against {b} s");
+    assert_eq!(spindle.completed, 24);
+    assert!(
+        spindle.timeouts <= 2 * cubic.timeouts + 24,
+        "{} {}",
+        spindle.timeouts,
+        cubic.timeouts
+    );
+}

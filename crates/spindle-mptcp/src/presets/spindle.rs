@@ -1,0 +1,44 @@
+//! `spindle`: one transport for all networks (docs/spindle.md).
+
+use std::sync::Arc;
+
+use crate::config::{Config, MultipathConfig};
+use crate::congestion::DelayBounded;
+use crate::entropy::Reps;
+use crate::path_manager::Passive;
+use crate::recovery::PricedCopies;
+use crate::scheduler::Earliest;
+
+/// The name that [`preset`] knows.
+pub(super) const NAME: &str = "spindle";
+
+const PARTS: &[&str] = &[
+    "MPTCP (RFC 8684), one subflow for each address of the host; each with SACK, RACK-TLP (RFC 8985), PRR (RFC 6937), F-RTO, D-SACK undo",
+    "congestion control: `delay-bounded`, each subflow by itself: a window bounded by the delay of the queue; a loss without a queue is no congestion; CUBIC (RFC 9438) among flows that fill the queue",
+    "path entropy: `reps`, a flow label for each packet, so that switches spread a subflow over all paths",
+    "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
+    "recovery: `priced-copies`, late segments over another path, others if the expected gain exceeds the price; at most 4 % of segments, 8 % on paths that lose 5 % and more",
+    "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
+];
+
+/// The preset, if `name` is its name.
+pub(super) fn preset(name: &str) -> Option<(Config, Vec<&'static str>)> {
+    (name == NAME).then(|| (config(), PARTS.to_vec()))
+}
+
+fn config() -> Config {
+    let (base, _) = super::rack();
+    Config {
+        congestion: Arc::new(DelayBounded::default()),
+        entropy: Some(Arc::new(Reps::default())),
+        recovery: Some(Arc::new(PricedCopies::default())),
+        multipath: Some(MultipathConfig {
+            path_manager: Arc::new(Passive),
+            scheduler: Arc::new(Earliest::default()),
+            early_dsn_delivery: true,
+            opportunistic_retransmission: false,
+            ..MultipathConfig::default()
+        }),
+        ..base
+    }
+}
