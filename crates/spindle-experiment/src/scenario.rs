@@ -158,6 +158,8 @@ pub struct HostSettings {
     pub initial_ssthresh: Option<u64>,
     /// Longest time between the openings of two subflows. If `None`, it is the preset's own.
     pub join_spacing: Option<Duration>,
+    /// Paths that each host remembers between connections (RFC 9040). 0 for none.
+    pub remembered_paths: u32,
     /// Time without progress after which a connection is given up.
     pub user_timeout: Duration,
     /// Maximum segment lifetime. A closed connection stays in TIME-WAIT for twice as long (RFC 9293, section
@@ -221,6 +223,7 @@ impl Default for HostSettings {
             max_window: None,
             initial_ssthresh: None,
             join_spacing: None,
+            remembered_paths: 0,
             user_timeout: Duration::from_secs(60),
             msl: Duration::from_secs(60),
             congestion: None,

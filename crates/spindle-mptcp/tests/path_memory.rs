@@ -229,3 +229,56 @@ fn connection_whose_syn_ack_was_lost_starts_with_no_larger_window() {
     let flight = pair.first_flight(server);
     assert!(flight <= INITIAL, "{flight} segments");
 }
+
+/// The time after which the server sends its SYN/ACK again.
+fn syn_ack_timeout(pair: &mut Pair, from: &str) -> Duration {
+    let config = pair.config.clone();
+    pair.client
+        .connect(pair.now, end(from), end("10.0.0.2:80"), config)
+        .unwrap();
+    let syn = Pair::sent(&mut pair.client, pair.now);
+    assert_eq!(Pair::deliver(&mut pair.server, pair.now, syn).len(), 1);
+    let start = pair.now;
+    while Pair::sent(&mut pair.server, pair.now).is_empty() {
+        pair.now += Duration::from_millis(1);
+        pair.server.timeout(pair.now);
+    }
+    pair.now.since(start)
+}
+
+/// The path has a round-trip time of 20 ms, and the variation counts as half of it: 20 ms + 4 x 10 ms, below the minimum
+/// of 200 ms. Another host of the same network has the same path.
+#[test]
+fn syn_ack_is_repeated_after_the_timeout_of_the_paths_round_trip_time() {
+    for from in ["10.0.0.1:0", "10.0.0.99:0"] {
+        let mut pair = Pair::new(4);
+        pair.fetch();
+        let timeout = syn_ack_timeout(&mut pair, from);
+        assert_eq!(timeout, Duration::from_millis(200), "{from}");
+    }
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    let timeout = syn_ack_timeout(&mut pair, "10.0.7.1:0");
+    assert_eq!(timeout, Duration::from_secs(1), "another network");
+}
+
+#[test]
+fn history_of_a_path_is_there_for_ten_minutes_and_not_without_memory() {
+    let addr = |text: &str| end(text).addr;
+    for (remembered, known) in [(4, true), (0, false)] {
+        let mut pair = Pair::new(remembered);
+        pair.fetch();
+        let history = |pair: &Pair, after| {
+            let at = pair.now + Duration::from_secs(after);
+            let (local, remote) = (addr("10.0.0.2:0"), addr("10.0.0.7:0"));
+            pair.server.path_history(at, local, remote)
+        };
+        assert_eq!(history(&pair, 0).is_some(), known);
+        assert_eq!(history(&pair, 601), None);
+        if let Some(h) = history(&pair, 0) {
+            assert_eq!(h.loss, 0.0);
+            let srtt = h.srtt.as_millis();
+            assert!((10..=30).contains(&srtt), "{srtt} ms");
+        }
+    }
+}

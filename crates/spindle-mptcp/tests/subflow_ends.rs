@@ -55,6 +55,9 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
         at: b.now,
         end: SubflowEnd::PeerReset(Some(why)),
         window: ended(&b)[0].window,
+        rtt: ended(&b)[0].rtt,
+        sent: 0,
+        retransmitted: 0,
     };
     assert_eq!(ended(&b), [expected]);
     assert_eq!(counted(&b).of(SubflowEnd::PeerReset(None)), 1);

@@ -214,6 +214,7 @@ fn host(s: Section<'_>, context: &Context<'_>) -> Result<(HostSettings, String)>
         max_window: s.get("max_window")?,
         initial_ssthresh: s.get::<Size>("initial_ssthresh")?.map(|b| b.0),
         join_spacing: s.get("join_spacing")?,
+        remembered_paths: s.or("remembered_paths", d.remembered_paths)?,
         user_timeout: s.or("user_timeout", d.user_timeout)?,
         msl: s.or("msl", d.msl)?,
         congestion: congestion(&s, context)?,

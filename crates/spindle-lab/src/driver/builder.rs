@@ -9,7 +9,7 @@ use spindle_experiment::registry::Transport;
 use spindle_experiment::rng::{Purpose, Streams};
 use spindle_experiment::traffic::Plan;
 use spindle_fabric::{HostId, Network, Simulation};
-use spindle_mptcp::Config;
+use spindle_mptcp::{Config, StackConfig};
 use spindle_wire::{Endpoint, Segment};
 
 use super::app::{App, Routes, Script, Usage};
@@ -165,7 +165,11 @@ impl<'a> RunBuilder<'a> {
             found: balancer.to_owned(),
             accepted: format!("ecmp, {}", request.registry.balancer_names().join(", ")),
         })?;
-        let mut world = World::new(network, &self.streams, Balanced);
+        let stacks = StackConfig {
+            remembered_paths: request.scenario.host.remembered_paths as usize,
+            ..StackConfig::default()
+        };
+        let mut world = World::new(network, &self.streams, Balanced, &stacks);
         if request.scenario.host.output_limit.is_some() {
             world.notify_departures();
         }

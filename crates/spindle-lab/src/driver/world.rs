@@ -97,13 +97,13 @@ pub(crate) struct World<W> {
 }
 
 impl<W: Wire> World<W> {
-    /// Creates a stack on every host of the network.
-    pub(crate) fn new(network: Network, streams: &Streams, wire: W) -> Self {
+    /// Creates a stack with this configuration on every host of the network.
+    pub(crate) fn new(network: Network, streams: &Streams, wire: W, config: &StackConfig) -> Self {
         let hosts = network.hosts();
         let places = Places::new(&network);
         let stack = |h: u32| {
             let seed = streams.value(Purpose::Hosts, u64::from(h));
-            Stack::deterministic(StackConfig::default(), seed)
+            Stack::deterministic(config.clone(), seed)
         };
         Self {
             stacks: (0..hosts).map(stack).collect(),

@@ -17,7 +17,7 @@ use spindle_experiment::rng::Streams;
 use spindle_experiment::stats::nearest_rank;
 use spindle_fabric::topology::FatTree;
 use spindle_fabric::{Address, Simulation};
-use spindle_mptcp::{Config, EcnMode, Event, Handle, InitialWindow, preset};
+use spindle_mptcp::{Config, EcnMode, Event, Handle, InitialWindow, StackConfig, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 
@@ -285,7 +285,12 @@ pub fn run(list: &[BulkFlow], k: u32, sack: bool) -> Result<FlowsReport, RunErro
         }
     });
     let mut run = Run {
-        world: World::new(network, &Streams::new(1, 0), Prescribed { paths }),
+        world: World::new(
+            network,
+            &Streams::new(1, 0),
+            Prescribed { paths },
+            &StackConfig::default(),
+        ),
         list,
         waiting,
         transfers: transfers.collect(),

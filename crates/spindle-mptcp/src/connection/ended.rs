@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use spindle_units::Instant;
+use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
 
 use super::info::add_counters;
@@ -200,6 +200,12 @@ pub struct EndedSubflow {
     pub end: SubflowEnd,
     /// Its congestion window at that time, in bytes.
     pub window: u64,
+    /// Its smoothed round-trip time and the variation (RFC 6298, section 2), if measured.
+    pub rtt: Option<(Duration, Duration)>,
+    /// Data segments that it sent, of every kind.
+    pub sent: u64,
+    /// Of these, retransmissions.
+    pub retransmitted: u64,
 }
 
 /// Number of ended subflows by reason.
@@ -290,6 +296,9 @@ impl Connection {
             at: now,
             end,
             window: s.tx.cc.cwnd(),
+            rtt: s.tx.rtt.estimate(),
+            sent: s.tx.counters.segments,
+            retransmitted: s.tx.counters.retransmissions,
         });
     }
 }

@@ -461,6 +461,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
         paced: false,
         sent: c.segments,
         retransmitted: c.retransmissions,
+        loss: s.tx.loss(),
         since_retransmission: c.since_retransmission,
         srtt: s.tx.srtt(),
         rttvar: s.tx.rtt.variation(),

@@ -134,5 +134,6 @@ fn view_of(s: &Subflow, has_room: bool, queued: u64) -> SubflowView {
         pacing_rate: s.tx.pacing_rate(),
         sent: counters.segments,
         retransmitted: counters.retransmissions,
+        loss: s.tx.loss(),
     }
 }

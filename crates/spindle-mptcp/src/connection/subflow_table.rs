@@ -623,6 +623,7 @@ mod tests {
             paced: false,
             sent: 0,
             retransmitted: 0,
+            loss: 0.0,
             since_retransmission: 0,
             srtt: None,
             rttvar: None,

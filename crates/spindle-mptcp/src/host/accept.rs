@@ -125,6 +125,7 @@ impl Stack {
             return;
         }
         let id = c.subflows.last().map_or(SubflowId::FIRST, |s| s.id);
+        self.path_memory.prepare(now, c, id);
         self.table.bind((syn.dst, syn.src), slot, id);
         self.touch(now, slot);
     }
@@ -225,7 +226,9 @@ impl Stack {
             addresses: self.config.addresses.clone(),
             outside: self.outside.clone(),
         };
-        Connection::new(now, new, Some(syn))
+        let mut c = Connection::new(now, new, Some(syn));
+        self.path_memory.prepare(now, &mut c, SubflowId::FIRST);
+        c
     }
 
     /// Adds a connection to the table, and returns its slot.

@@ -31,6 +31,7 @@ use spindle_wire::{CodedPacket, Endpoint, Flags, Packet, Payload, Segment};
 use account::Account;
 pub use counters::StackCounters;
 pub use event::{Event, StackError};
+pub use path_memory::PathHistory;
 pub use prefetch::Expected;
 use sources::Sources;
 pub use table::Handle;
@@ -101,9 +102,11 @@ pub struct StackConfig {
     /// Local addresses that a NAT in front of this host translates: pairs of inside and outside address, with
     /// each inside address once. The outside address is announced to peers.
     pub outside: Vec<(IpAddr, IpAddr)>,
-    /// The number of paths, as pairs of a local and a peer's address, for which the stack remembers the congestion
-    /// window of the last subflow (RFC 9040, section 6). The next subflow on such a path starts with half of that
-    /// window, at most 40 segments, within ten minutes. 0, the default, remembers none.
+    /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each pair of a local and
+    /// a peer's address it is the congestion window of the last subflow: the next one starts with half of it, at most 40
+    /// segments. For each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
+    /// and SYN/ACKs expire after the timeout that the round-trip time gives, and policies begin with the losses. 0, the
+    /// default, remembers nothing.
     pub remembered_paths: usize,
 }
 
@@ -165,7 +168,7 @@ pub struct Stack {
     opened: u64,
     /// What is known about the paths to peers (CAPS).
     path_estimates: PathEstimates,
-    /// The congestion windows of former subflows.
+    /// What former subflows learnt about their paths.
     path_memory: Box<PathMemory>,
     half_open: usize,
     half_open_joins: usize,
@@ -296,7 +299,9 @@ impl Stack {
             addresses: self.config.addresses.clone(),
             outside: self.outside.clone(),
         };
-        let connection = Connection::new(now, new, None);
+        let mut connection = Connection::new(now, new, None);
+        self.path_memory
+            .prepare(now, &mut connection, SubflowId::FIRST);
         let handle = self.table.insert(connection, ordinal, None, None);
         self.table
             .bind((local, remote), handle.slot, SubflowId::FIRST);
@@ -794,6 +799,7 @@ impl Stack {
             return false;
         }
         let id = c.subflows.last().map_or(SubflowId::FIRST, |s| s.id);
+        self.path_memory.prepare(now, c, id);
         self.table.bind((local, w.remote), slot, id);
         true
     }

@@ -120,6 +120,9 @@ pub struct SubflowView {
     pub sent: u64,
     /// Segments its own TCP retransmitted (`retx`).
     pub retransmitted: u64,
+    /// An estimate of the share of its segments that are lost, from 0 to 1. It begins with what former subflows on its
+    /// path lost, if the stack [remembers](crate::StackConfig::remembered_paths) that, and else with 0.
+    pub loss: f64,
     /// Segments sent since the latest retransmission, counting it (`since`); meaningless while
     /// `retransmitted` is 0.
     pub since_retransmission: u64,
@@ -456,6 +459,7 @@ pub(crate) mod tests {
             paced: false,
             sent: 10,
             retransmitted: 0,
+            loss: 0.0,
             since_retransmission: 5,
             srtt: Some(Duration::from_micros(280)),
             rttvar: Some(Duration::from_micros(20)),

@@ -31,7 +31,7 @@ pub struct PricedCopies {
     /// The most copies as a share of the segments sent on paths that lose at least [`Self::lossy_from`]. 0.08 by
     /// default (our choice).
     pub lossy_share: f64,
-    /// The share of retransmitted segments from which a path loses much. 0.05 by default (our choice).
+    /// The [loss estimate](SubflowView::loss) from which a path loses much. 0.05 by default (our choice).
     pub lossy_from: f64,
     /// Copies that are allowed from the beginning. 2 by default (our choice).
     pub free: f64,
@@ -52,23 +52,15 @@ impl Default for PricedCopies {
     }
 }
 
-/// Segments without a loss with which the estimate of a path's loss rate begins (our choice: an initial window, RFC
-/// 6928).
-const FIRST_SEGMENTS: u64 = 10;
 /// The smoothed RTTs until a segment without an acknowledgement is probed (RFC 8985, section 7.2).
 const PROBE_RTTS: u64 = 2;
 /// How many times the variation of the RTT an acknowledgement may be late (RFC 6298, section 2.3: K).
 const K: u64 = 4;
 
 impl PricedCopies {
-    /// The estimate of a path's loss rate.
-    fn loss(s: &SubflowView) -> f64 {
-        s.retransmitted as f64 / (s.sent + FIRST_SEGMENTS) as f64
-    }
-
     /// The number of copies that are allowed in total.
     fn allowed(&self, view: &View<'_>) -> f64 {
-        let of = |s: &SubflowView| match Self::loss(s) >= self.lossy_from {
+        let of = |s: &SubflowView| match s.loss >= self.lossy_from {
             true => self.lossy_share * s.sent as f64,
             false => self.share * s.sent as f64,
         };
@@ -101,7 +93,7 @@ impl PricedCopies {
         let repair = (own * PROBE_RTTS).saturating_sub(elapsed) + own / 2;
         let saved = repair.saturating_sub(other / 2);
         let rtts = saved.as_nanos() as f64 / other.max(Duration::from_nanos(1)).as_nanos() as f64;
-        let gain = Self::loss(of) * rtts;
+        let gain = of.loss * rtts;
         (gain > self.price).then(|| (gain, choice::copy_over(of.id, segment, on)))
     }
 }
@@ -203,6 +195,7 @@ mod tests {
             (s.srtt, s.rttvar, s.sent) = (Some(ms(20)), Some(ms(1)), 190);
         }
         s[0].retransmitted = retransmitted;
+        s[0].loss = retransmitted as f64 / 200.0;
         s[0].oldest_unprotected = Some(SegmentView {
             position: SubflowPosition::FIRST_BYTE,
             len: 1000,

@@ -42,10 +42,6 @@ impl SchedulerFactory for Earliest {
     }
 }
 
-/// Segments without a loss with which a new subflow's share of losses begins, so that one loss among the first few
-/// segments does not count as a high share (our choice: an initial window, RFC 6928).
-const FIRST_SEGMENTS: u64 = 10;
-
 #[derive(Debug)]
 struct EarliestScheduler {
     settings: Earliest,
@@ -56,9 +52,8 @@ impl EarliestScheduler {
     /// The expected time until the next `unsent` bytes, at most a window, are acknowledged, in nanoseconds. Infinite
     /// if the round-trip time was not measured.
     fn time(&self, s: &SubflowView, unsent: u64) -> f64 {
-        let loss = s.retransmitted as f64 / (s.sent + FIRST_SEGMENTS) as f64;
         let segments = unsent.min(s.cwnd) as f64 / s.mss.max(1) as f64;
-        let any_lost = 1.0 - (1.0 - loss).powf(segments.max(1.0));
+        let any_lost = 1.0 - (1.0 - s.loss).powf(segments.max(1.0));
         let srtt = s.srtt.map_or(f64::INFINITY, nanos);
         srtt * (1.0 + self.settings.repair * any_lost)
     }
@@ -117,8 +112,8 @@ mod tests {
     fn path_without_losses_goes_before_a_slightly_faster_one_that_loses_packets() {
         let mut all = [subflow(0, 20, 10, true), subflow(1, 21, 10, true)];
         assert_eq!(pick(&all, 1000), Some(0));
-        // 2 of 40 and 10: 20 ms (1 + 2 * 0.04) = 21.6 ms.
-        (all[0].sent, all[0].retransmitted) = (40, 2);
+        // 20 ms (1 + 2 * 0.04) = 21.6 ms.
+        all[0].loss = 0.04;
         assert_eq!(pick(&all, 1000), Some(1));
     }
 

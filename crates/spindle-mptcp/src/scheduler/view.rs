@@ -55,6 +55,9 @@ pub struct SubflowView {
     pub sent: u64,
     /// Segments that its own loss recovery retransmitted.
     pub retransmitted: u64,
+    /// An estimate of the share of its segments that are lost, from 0 to 1. It begins with what former subflows on its
+    /// path lost, if the stack [remembers](crate::StackConfig::remembered_paths) that, and else with 0.
+    pub loss: f64,
 }
 
 impl SubflowView {
@@ -170,6 +173,7 @@ pub(super) mod tests {
             pacing_rate: None,
             sent: 0,
             retransmitted: 0,
+            loss: 0.0,
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct RttEstimator {
     floor: RtoFloor,
     max_rto: Duration,
     initial_rto: Duration,
+    /// `initial_rto` comes from former subflows.
+    expects: bool,
 }
 
 impl RttEstimator {
@@ -47,6 +49,7 @@ impl RttEstimator {
             floor,
             max_rto,
             initial_rto,
+            expects: false,
         }
     }
 
@@ -91,10 +94,7 @@ impl RttEstimator {
     pub(crate) fn rto(&self) -> Duration {
         let base = match self.smoothed {
             None => self.initial_rto,
-            Some(srtt) => match self.floor {
-                RtoFloor::Timeout => (srtt + self.variation * 4).max(self.min_rto),
-                RtoFloor::Variation => srtt + (self.variation * 4).max(self.min_rto),
-            },
+            Some(srtt) => self.timeout(srtt, self.variation),
         };
         let shifted = base * (1u64 << self.backoff.min(16));
         let ceiling = if self.probing {
@@ -115,6 +115,33 @@ impl RttEstimator {
     pub(crate) fn end_back_off(&mut self) {
         self.backoff = 0;
         self.probing = false;
+    }
+
+    /// The smoothed RTT and its variation, if measured.
+    pub(crate) fn estimate(&self) -> Option<(Duration, Duration)> {
+        self.smoothed.map(|srtt| (srtt, self.variation))
+    }
+
+    /// Former subflows measured this smoothed RTT and variation on the same path. Until the first measurement, the
+    /// timeout is the one that they give (RFC 9040, section 5), if that is shorter. The variation counts as at least
+    /// half of the RTT, as after a first measurement (RFC 6298, rule 2.2).
+    pub(crate) fn expect(&mut self, srtt: Duration, variation: Duration) {
+        let rto = self.timeout(srtt, variation.max(srtt / 2));
+        self.initial_rto = self.initial_rto.min(rto);
+        self.expects = true;
+    }
+
+    /// Whether [`Self::expect`] has set the timeout that applies until the first measurement.
+    pub(crate) fn expects(&self) -> bool {
+        self.expects
+    }
+
+    /// The timeout without back-off (RFC 6298, rule 2.3).
+    fn timeout(&self, srtt: Duration, variation: Duration) -> Duration {
+        match self.floor {
+            RtoFloor::Timeout => (srtt + variation * 4).max(self.min_rto),
+            RtoFloor::Variation => srtt + (variation * 4).max(self.min_rto),
+        }
     }
 
     /// Sets the timeout to `rto` until the first measurement.
@@ -169,6 +196,20 @@ mod tests {
         };
         assert_eq!(rto(RtoFloor::Timeout), Duration::from_millis(200));
         assert!(rto(RtoFloor::Variation) >= Duration::from_millis(320));
+    }
+
+    #[test]
+    fn expected_rtt_shortens_the_timeout_until_a_measurement() {
+        let mut e = estimator();
+        e.expect(Duration::from_millis(20), Duration::from_millis(1));
+        assert_eq!(e.rto(), Duration::from_millis(20 + 4 * 10));
+        e.back_off();
+        assert_eq!(e.rto(), Duration::from_millis(120));
+        e.sample(Duration::from_millis(30));
+        assert_eq!(e.rto(), Duration::from_millis(30 + 4 * 15));
+        let mut slow = estimator();
+        slow.expect(Duration::from_secs(2), Duration::ZERO);
+        assert_eq!(slow.rto(), Duration::from_secs(1), "not longer");
     }
 
     #[test]

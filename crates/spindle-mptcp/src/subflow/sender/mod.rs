@@ -164,6 +164,8 @@ pub(crate) struct Sender {
     search: Option<Box<MtuSearch>>,
     /// The next retransmission is sent regardless of the window (RFC 5681, section 3.2, step 3).
     force_repeat: bool,
+    /// The share of its segments that are expected to be lost, from former subflows on its path.
+    pub(crate) expected_loss: f64,
     /// Consecutive retransmission timeouts without progress.
     pub(crate) consecutive_timeouts: u32,
     row: usize,
@@ -204,6 +206,9 @@ const MOST_SYNS_FOR_INITIAL_WINDOW: u32 = 2;
 
 /// The MSS of a peer that announces none (RFC 9293, section 3.7.1, for IPv4).
 const LEAST_COMMON_MSS: usize = 536;
+/// The expected share of losses counts as much as this number of segments that were sent (our choice: an initial
+/// window, RFC 6928), so that one loss among the first few segments does not count as a high share.
+const EXPECTED_SEGMENTS: u64 = 10;
 /// This many segments may be outstanding whatever the send buffer: about 40 KB at the smallest MSS.
 const LEAST_SEGMENTS: usize = 1024;
 
@@ -242,11 +247,20 @@ impl Sender {
             gates: Gates::new(t.pacing, t.output_limit),
             search: None,
             force_repeat: false,
+            expected_loss: 0.0,
             consecutive_timeouts: 0,
             row: index,
             coupled: true,
             config,
         }
+    }
+
+    /// An estimate of the share of segments that are lost, from 0 to 1. It begins with what is expected of the path, and
+    /// follows the share of retransmissions.
+    pub(crate) fn loss(&self) -> f64 {
+        let expected = self.expected_loss * EXPECTED_SEGMENTS as f64;
+        let c = &self.counters;
+        (expected + c.retransmissions as f64) / (EXPECTED_SEGMENTS + c.segments) as f64
     }
 
     /// From now on the sender uses this configuration and is not coupled with other subflows. Must be called
@@ -288,7 +302,7 @@ impl Sender {
         match (self.config.tcp.data_rto.fixed, rtt) {
             (Some(rto), _) => self.rtt.restart(rto),
             (None, Some(rtt)) => self.rtt.sample(rtt),
-            (None, None) if syns > 1 => {
+            (None, None) if syns > 1 && !self.rtt.expects() => {
                 let tcp = &self.config.tcp;
                 self.rtt
                     .restart(tcp.data_rto.after_syn_timeout.max(tcp.initial_rto));

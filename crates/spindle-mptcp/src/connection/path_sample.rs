@@ -1,0 +1,91 @@
+//! What subflows start with and what they have learnt when all data are delivered, for the stack's memory of paths (RFC
+//! 9040).
+
+use std::net::IpAddr;
+
+use spindle_units::Duration;
+
+use super::Connection;
+use super::ended::SubflowEnd;
+use crate::types::{SubflowId, SubflowPosition};
+
+/// The two addresses of a path: local and remote.
+pub(crate) type Path = (IpAddr, IpAddr);
+
+/// What a subflow has learnt about its path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathSample {
+    pub(crate) path: Path,
+    /// Its congestion window in bytes.
+    pub(crate) window: u64,
+    /// Smoothed RTT and its variation, if measured.
+    pub(crate) rtt: Option<(Duration, Duration)>,
+    /// Data segments sent, of every kind.
+    pub(crate) sent: u64,
+    /// Of these, retransmissions.
+    pub(crate) retransmitted: u64,
+}
+
+impl Connection {
+    /// Subflow `id`, which has sent nothing yet, expects what former subflows measured on its path: a smoothed RTT and
+    /// its variation, and a share of lost segments.
+    #[cold] // the beginning of a subflow
+    pub(crate) fn expect_path(&mut self, id: SubflowId, rtt: (Duration, Duration), loss: f64) {
+        if let Some(i) = self.index(id) {
+            let tx = &mut self.subflows[i].tx;
+            tx.rtt.expect(rtt.0, rtt.1);
+            tx.expected_loss = loss;
+        }
+    }
+
+    /// The addresses of subflow `id`, if it exists.
+    pub(crate) fn path_of(&self, id: SubflowId) -> Option<Path> {
+        let s = &self.subflows[self.index(id)?];
+        Some((s.local.addr, s.remote.addr))
+    }
+
+    /// Lets subflow `id` start with `window` bytes, at most `most` segments, if that is more than its initial window.
+    /// Nothing changes if its SYN was retransmitted (RFC 6928, section 2) or if it has sent data.
+    #[cold] // the handshake
+    pub(crate) fn start_with_window(&mut self, id: SubflowId, window: u64, most: u64) {
+        let Some(i) = self.index(id) else {
+            return;
+        };
+        let subflow = &mut self.subflows[i];
+        let begins = subflow.syn.tries <= 1 && subflow.tx.nxt == SubflowPosition::FIRST_BYTE;
+        let window = window.min(most * subflow.tx.mss);
+        if begins && window > subflow.tx.cc.cwnd() {
+            subflow.tx.cc.set_cwnd(window);
+            let (cwnd, srtt) = (subflow.tx.cc.cwnd(), subflow.tx.srtt());
+            self.coupling.update(id.number(), cwnd, srtt);
+        }
+    }
+
+    /// What each subflow that was closed in order or is established has learnt, when the connection sends no more data.
+    #[cold] // the end of a connection
+    pub(crate) fn path_samples(&self) -> Vec<PathSample> {
+        let closed = self
+            .ended
+            .iter()
+            .filter(|e| e.established && e.end == SubflowEnd::Closed);
+        let closed = closed.map(|e| PathSample {
+            path: (e.local.addr, e.remote.addr),
+            window: e.window,
+            rtt: e.rtt,
+            sent: e.sent,
+            retransmitted: e.retransmitted,
+        });
+        let established = self
+            .subflows
+            .remaining()
+            .filter(|s| s.state.is_synchronized())
+            .map(|s| PathSample {
+                path: (s.local.addr, s.remote.addr),
+                window: s.tx.cc.cwnd(),
+                rtt: s.tx.rtt.estimate(),
+                sent: s.tx.counters.segments,
+                retransmitted: s.tx.counters.retransmissions,
+            });
+        closed.chain(established).collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! What former subflows learnt about the paths to peers: temporal sharing of control blocks (RFC 9040,
+//! section 6).
+//!
+//! **Windows.** When the peer has acknowledged all data and the DATA_FIN, or at the latest when the connection ends in order, the
+//! stack records the congestion window of each of its subflows under the subflow's two addresses. It does not wait for
+//! the subflows to end, because a lost FIN delays that by a retransmission timeout. The next subflow between these
+//! addresses starts with half of that window, if this is more than its initial window. Half is a margin, because slow
+//! start may have doubled the window beyond what the path carries, and other traffic may have come up since.
+//!
+//! A record is removed when it is used, and the subflow that used it leaves its own record when it has no more to send.
+//! Of several subflows that send at the same time, only one starts with the larger window, and the others start with
+//! the initial window. A burst of connections therefore does not multiply a window that only one connection has tried.
+//!
+//! **Histories.** The round-trip time and the losses of a subflow are recorded for its local address and the network of
+//! the peer. They do not change the load of a path, so that all later subflows use them: the timer of a SYN or SYN/ACK
+//! expires after the timeout that RFC 6298 gives for this round-trip time, if that is shorter than the initial one, and
+//! policies begin with these losses.
+
+mod aged;
+mod history;
+
+use std::net::IpAddr;
+
+use spindle_units::{Duration, Instant};
+
+use super::table::Keyed;
+use crate::connection::{Connection, ConnectionEvent, Path, PathSample};
+use crate::types::SubflowId;
+use aged::Aged;
+pub use history::PathHistory;
+use history::{Route, route};
+
+/// A record is used within this time. A path's load changes within minutes (our choice; Linux keeps its
+/// `tcp_metrics` for an hour, but they do not contain a window).
+const LIFETIME: Duration = Duration::from_secs(600);
+/// The most segments that a subflow starts with, if the path's record allows them. It is four initial windows of
+/// RFC 6928. Content delivery networks start with windows of this size without any record (Rüth and Hohlfeld 2018,
+/// "Demystifying TCP Initial Window Configurations of Content Distribution Networks").
+const MOST_SEGMENTS: u64 = 40;
+
+/// The memory of all paths.
+#[derive(Debug)]
+pub(super) struct PathMemory {
+    /// cwnd after the last data, in bytes.
+    windows: Aged<Path, u64>,
+    histories: Aged<Route, PathHistory>,
+    is_off: bool,
+}
+
+impl PathMemory {
+    /// A memory of at most `most` paths.
+    pub(super) fn new(keyed: Keyed, most: usize) -> Self {
+        Self {
+            windows: Aged::new(keyed, most, LIFETIME),
+            histories: Aged::new(keyed, most, LIFETIME),
+            is_off: most == 0,
+        }
+    }
+
+    /// Follows what happens to a connection: a subflow that is established starts with the window that its path's
+    /// record allows, and a connection that sends no more data leaves records.
+    #[cold] // the beginning and the end of what a subflow sends
+    pub(super) fn on_event(&mut self, now: Instant, c: &mut Connection, event: ConnectionEvent) {
+        if self.is_off {
+            return;
+        }
+        match event {
+            ConnectionEvent::Connected => self.recall(now, c, SubflowId::FIRST),
+            ConnectionEvent::SubflowUp(id) => self.recall(now, c, id),
+            ConnectionEvent::Delivered => {
+                for sample in c.path_samples() {
+                    self.record(now, &sample);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Subflow `id` is about to send its SYN or SYN/ACK.
+    #[cold] // the beginning of a subflow
+    pub(super) fn prepare(&self, now: Instant, c: &mut Connection, id: SubflowId) {
+        if self.is_off {
+            return;
+        }
+        let path = c.path_of(id);
+        if let Some(history) = path.and_then(|(local, remote)| self.history(now, local, remote)) {
+            c.expect_path(id, (history.srtt, history.rttvar), history.loss);
+        }
+    }
+
+    /// What is known about the path from `local` to the network of `remote`.
+    pub(super) fn history(
+        &self,
+        now: Instant,
+        local: IpAddr,
+        remote: IpAddr,
+    ) -> Option<PathHistory> {
+        self.histories.get(now, &route(local, remote))
+    }
+
+    /// Subflow `id` is established, and has sent no data.
+    fn recall(&mut self, now: Instant, c: &mut Connection, id: SubflowId) {
+        let Some(path) = c.path_of(id) else {
+            return;
+        };
+        if let Some(window) = self.windows.take(now, &path) {
+            c.start_with_window(id, window / 2, MOST_SEGMENTS);
+        }
+    }
+
+    /// Records what a subflow that sends no more data has learnt.
+    fn record(&mut self, now: Instant, sample: &PathSample) {
+        self.windows.insert(now, sample.path, sample.window);
+        let route = route(sample.path.0, sample.path.1);
+        let before = self.histories.get(now, &route);
+        if let Some(history) = PathHistory::after(before, sample) {
+            self.histories.insert(now, route, history);
+        }
+    }
+}
+
+impl super::Stack {
+    /// What former subflows measured between `local` and the network of `remote`. `None` if the stack remembers
+    /// nothing about it ([`super::StackConfig::remembered_paths`]).
+    pub fn path_history(&self, now: Instant, local: IpAddr, remote: IpAddr) -> Option<PathHistory> {
+        self.path_memory.history(now, local, remote)
+    }
+}
