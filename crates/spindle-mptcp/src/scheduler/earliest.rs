@@ -9,8 +9,8 @@ use super::{Decision, Scheduler, SchedulerFactory, SubflowView, View};
 /// expected to take: a lossy path is not the fastest because its round-trip time is a little shorter.
 #[derive(Clone, Copy, Debug)]
 pub struct Earliest {
-    /// The time that the repair of a lost segment takes, in smoothed round-trip times. 2 by default: RACK finds the
-    /// loss after a round trip and a quarter (RFC 8985, section 6.2), and the retransmission takes one way more.
+    /// The time that the repair of a lost segment takes, in smoothed round-trip times. 3 by default: a probe timeout of
+    /// two (RFC 8985, section 7.2) and one for the retransmission.
     pub repair: f64,
     /// The hysteresis beta of ECF, 0.25 by default.
     pub beta: f64,
@@ -19,7 +19,7 @@ pub struct Earliest {
 impl Default for Earliest {
     fn default() -> Self {
         Self {
-            repair: 2.0,
+            repair: 3.0,
             beta: Ecf::default().beta,
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     fn path_without_losses_goes_before_a_slightly_faster_one_that_loses_packets() {
         let mut all = [subflow(0, 20, 10, true), subflow(1, 21, 10, true)];
         assert_eq!(pick(&all, 1000), Some(0));
-        // 20 ms (1 + 2 * 0.04) = 21.6 ms.
+        // 20 ms (1 + 3 * 0.04) = 22.4 ms.
         all[0].loss = 0.04;
         assert_eq!(pick(&all, 1000), Some(1));
     }
