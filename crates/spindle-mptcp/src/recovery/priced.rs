@@ -20,7 +20,8 @@ use super::{
 ///   its own path takes a probe timeout (RFC 8985, section 7.2) and one way, the copy takes one way.
 ///
 /// The number of copies is at most [`Self::share`] of the segments sent, or [`Self::lossy_share`] of those on paths
-/// that lose much, and [`Self::free`] more.
+/// that lose much, and [`Self::free`] more. Late segments may cost as much more as was lost. Beyond that, only segments
+/// that are twice as late are copied, since their path no longer answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PricedCopies {
     /// The gain above which a copy is made, in smoothed RTTs of the path that carries it. 0.05 by default (our
@@ -57,6 +58,9 @@ const PROBE_RTTS: u64 = 2;
 /// How many times the variation of the RTT an acknowledgement may be late (RFC 6298, section 2.3: K).
 const K: u64 = 4;
 
+/// How many times as late segments are that are copied at any price (our choice).
+const SILENCE: u64 = 2;
+
 impl PricedCopies {
     /// The number of copies that are allowed in total.
     fn allowed(&self, view: &View<'_>) -> f64 {
@@ -73,11 +77,11 @@ impl PricedCopies {
         self.allowed(view) + lost as f64
     }
 
-    /// When a segment of a subflow is late.
-    fn late_at(s: &SubflowView, segment: &SegmentView) -> Option<Instant> {
+    /// How long after its transmission a segment of a subflow is late.
+    fn late_after(s: &SubflowView) -> Option<Duration> {
         let (srtt, rttvar) = (s.srtt?, s.rttvar?);
         // The least variation is that of RACK's window for reordering (RFC 8985, section 6.2).
-        Some(segment.sent_at + srtt + (rttvar * K).max(srtt / 4))
+        Some(srtt + (rttvar * K).max(srtt / 4))
     }
 
     /// What a copy of `segment`, which subflow `of` carries, gains on average, and its action.
@@ -130,7 +134,12 @@ impl RecoveryFactory for PricedCopies {
 
 impl PricedPolicy {
     fn choose(&mut self, view: &View<'_>) -> Action {
-        match copy_late(view, PricedCopies::late_at) {
+        let paid = (self.copies + 1) as f64 <= self.settings.allowed_late(view);
+        let patience = if paid { 1 } else { SILENCE };
+        let late_at = |s: &SubflowView, segment: &SegmentView| {
+            PricedCopies::late_after(s).map(|late| segment.sent_at + late * patience)
+        };
+        match copy_late(view, late_at) {
             Late::Copy(copy) => return copy,
             Late::Next(at) => self.due = Some(at),
             Late::Nothing => {}
@@ -159,8 +168,7 @@ impl Recovery for PricedPolicy {
 
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         self.due = None;
-        let alone = view.subflows.len() < 2;
-        if alone || (self.copies + 1) as f64 > self.settings.allowed_late(view) {
+        if view.subflows.len() < 2 {
             return Action::Nothing;
         }
         let action = self.choose(view);
@@ -232,10 +240,9 @@ mod tests {
     fn variation_of_the_rtt_delays_the_time_when_a_segment_is_late() {
         let mut s = paths(0);
         s[0].rttvar = Some(ms(10));
-        let segment = s[0].oldest_unprotected.expect("above");
-        assert_eq!(PricedCopies::late_at(&s[0], &segment), Some(at(60)));
+        assert_eq!(PricedCopies::late_after(&s[0]), Some(ms(60)));
         s[0].srtt = None;
-        assert_eq!(PricedCopies::late_at(&s[0], &segment), None);
+        assert_eq!(PricedCopies::late_after(&s[0]), None);
     }
 
     /// The copy saves 2 RTTs: a probe timeout of 2 and a way of 1/2, against a way of 1/2. The price of 5 % of an RTT
@@ -267,7 +274,8 @@ mod tests {
         assert_eq!(copies(6, 0), 17);
         // 2 + 8 % of 190 + 4 % of 190 = 24.8 with a loss of 5 %.
         assert_eq!(copies(10, 0), 24);
-        assert_eq!(copies(10, 100), 34, "late: 10 more, as many as were lost");
+        assert_eq!(copies(10, 49), 34, "late: 10 more, as many as were lost");
+        assert_eq!(copies(10, 50), 1000, "the path no longer answers");
     }
 
     #[test]
