@@ -90,6 +90,7 @@ impl DelayBounded {
             untried: 0,
             step: 0,
             settling: false,
+            shrunk_at: [None; 2],
             long_rounds: 0,
             competes: false,
             resumes_slow_start: false,
@@ -147,6 +148,8 @@ struct DelayBoundedController {
     step: u64,
     /// The window shrank after the last round, which the round-trip times of this one do not show yet.
     settling: bool,
+    /// The delays of the queue that led to the last two reductions, the later one last, until it is below the target.
+    shrunk_at: [Option<Duration>; 2],
     /// Rounds in a row with a delay above twice the target.
     long_rounds: u32,
     /// CUBIC sets the window.
@@ -238,15 +241,27 @@ impl DelayBoundedController {
             self.losses.mean *= LEAST_FACTOR;
             self.shrink(BETA_LOSS);
         } else if queue > target {
-            self.shrink(base.as_nanos() as f64 / smallest.as_nanos().max(1) as f64);
+            if !self.is_futile(queue) {
+                self.shrink(base.as_nanos() as f64 / smallest.as_nanos().max(1) as f64);
+                self.shrunk_at = [self.shrunk_at[1], Some(queue)];
+            }
+            return true;
         } else if let Some(arrived) = self.losses.lost_growth() {
             self.shrink((arrived as f64 / cwnd).min(1.0));
             self.ceiling = Some(arrived);
         } else {
+            self.shrunk_at = [None; 2];
             return self.try_smaller_window();
         }
+        self.shrunk_at = [None; 2];
         self.trial = None;
         true
+    }
+
+    /// Whether the last two reductions did not shorten the queue by a quarter, so that this flow does not cause it: the
+    /// path became longer, or others fill the queue.
+    fn is_futile(&self, queue: Duration) -> bool {
+        self.shrunk_at[0].is_some_and(|before| queue * 4 > before * 3)
     }
 
     /// Tries a smaller window if segments are lost for some time. If fewer are lost then, a short queue overflowed, and
