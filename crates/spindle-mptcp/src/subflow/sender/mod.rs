@@ -168,6 +168,12 @@ pub(crate) struct Sender {
     pub(crate) expected_loss: f64,
     /// Consecutive retransmission timeouts without progress.
     pub(crate) consecutive_timeouts: u32,
+    coupling: CouplingPlace,
+}
+
+/// The subflow's place in the [`Coupling`] of the connection.
+#[derive(Clone, Copy, Debug)]
+struct CouplingPlace {
     row: usize,
     /// Its window is coupled with those of the connection's other subflows.
     coupled: bool,
@@ -249,8 +255,10 @@ impl Sender {
             force_repeat: false,
             expected_loss: 0.0,
             consecutive_timeouts: 0,
-            row: index,
-            coupled: true,
+            coupling: CouplingPlace {
+                row: index,
+                coupled: true,
+            },
             config,
         }
     }
@@ -266,8 +274,8 @@ impl Sender {
     /// From now on the sender uses this configuration and is not coupled with other subflows. Must be called
     /// before data are sent.
     pub(crate) fn adopt(&mut self, config: Arc<Config>) {
-        self.cc = controller(&config, self.mss, self.cc.cwnd(), self.row);
-        self.coupled = false;
+        self.cc = controller(&config, self.mss, self.cc.cwnd(), self.coupling.row);
+        self.coupling.coupled = false;
         self.config = config;
     }
 
@@ -312,8 +320,8 @@ impl Sender {
         if syns > MOST_SYNS_FOR_INITIAL_WINDOW {
             self.cc.set_cwnd(self.mss);
         }
-        if self.coupled {
-            coupling.activate(self.row, self.cc.cwnd());
+        if self.coupling.coupled {
+            coupling.activate(self.coupling.row, self.cc.cwnd());
         }
     }
 
