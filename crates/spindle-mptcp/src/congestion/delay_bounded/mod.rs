@@ -28,9 +28,10 @@ use losses::Losses;
 /// - a growth of which more than half was lost is taken back;
 /// - if losses continue, a smaller window is tried for two rounds. It stays if at most half as much is lost.
 ///
-/// **Flows that fill the queue.** If the delay stays above twice the target for [`Self::patience`] rounds although
-/// the window shrinks, others fill the queue, such as CUBIC's. Then CUBIC (RFC 9438) sets this window
-/// as well, until the delay is below the target again. Copa changes its mode by the same sign.
+/// **Flows that fill the queue**, such as CUBIC's, and paths that became longer. Two reductions that do not shorten the
+/// queue by a quarter are followed by no third one. If the delay stays above twice the target for [`Self::patience`]
+/// rounds, CUBIC (RFC 9438) sets this window as well, until the delay is below the target again. Copa changes its mode
+/// by the same sign.
 ///
 /// The numbers are our choice; docs/spindle.md shows how results depend on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
