@@ -224,7 +224,7 @@ fn mistakes_in_a_file_are_reported_with_their_line() {
         (
             "\"tcp\", \"fuso\"",
             "\"tcp\", \"quic\"",
-            "mine.toml:2: transports: found \"quic\", want one of tcp",
+            "mine.toml:2: transports: found \"quic\", want one of spindle, tcp",
         ),
         (
             "\"tcp\", \"fuso\"",
