@@ -24,8 +24,8 @@ use super::{
 /// that are twice as late are copied, since their path no longer answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PricedCopies {
-    /// The gain above which a copy is made, in smoothed RTTs of the path that carries it. 0.05 by default (our
-    /// choice).
+    /// The gain above which a copy is made, in smoothed RTTs of the path that would carry the copy. 0.05 by default
+    /// (our choice).
     pub price: f64,
     /// The most copies as a share of the segments sent. 0.04 by default (our choice).
     pub share: f64,
@@ -57,7 +57,6 @@ impl Default for PricedCopies {
 const PROBE_RTTS: u64 = 2;
 /// How many times the variation of the RTT an acknowledgement may be late (RFC 6298, section 2.3: K).
 const K: u64 = 4;
-
 /// How many times as late segments are that are copied at any price (our choice).
 const SILENCE: u64 = 2;
 

@@ -140,7 +140,7 @@ struct DelayBoundedController {
     /// cwnd limited the sender in this round.
     limited: bool,
     losses: Losses,
-    /// A window in bytes that a short queue bore, when a larger one lost segments.
+    /// A window in bytes that fitted into the path with its short queue, when a larger one lost segments.
     ceiling: Option<u64>,
     trial: Option<Trial>,
     /// Rounds since the last trial.
