@@ -97,6 +97,12 @@ pub struct MultipathConfig {
     /// announced again, so that the peer can join it again. If no other subflow uses the address, it is removed
     /// first. Off by default.
     pub announce_again: bool,
+    /// Client: the SYN is also sent from the other addresses from which the path manager would open subflows, and the
+    /// first SYN/ACK decides which of these paths the initial subflow uses. The others are joined later. Each SYN
+    /// follows the one before it after this time. If the stack [remembers](crate::StackConfig::remembered_paths) the
+    /// path that was asked for, another remembered one may be better and gets the first SYN, and the others follow when
+    /// its answer is late. Backups take no part. `None`, the default, sends the SYN on one path.
+    pub syn_race: Option<Duration>,
     /// Most time between the openings of two subflows. The time is drawn uniformly up to this value (MMPTCP
     /// section 2.3: so that their first segments do not arrive in one burst). Zero by default.
     pub join_spacing: Duration,
@@ -151,6 +157,7 @@ impl Default for MultipathConfig {
             announced: AnnouncedAddresses::default(),
             joins: JoinPolicy::default(),
             announce_again: false,
+            syn_race: None,
             join_spacing: Duration::ZERO,
             scatter: None,
         }

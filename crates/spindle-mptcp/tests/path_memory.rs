@@ -276,7 +276,7 @@ fn history_of_a_path_is_there_for_ten_minutes_and_not_without_memory() {
         assert_eq!(history(&pair, 0).is_some(), known);
         assert_eq!(history(&pair, 601), None);
         if let Some(h) = history(&pair, 0) {
-            assert_eq!(h.loss, 0.0);
+            assert_eq!((h.sent.share, h.received.share), (0.0, 0.0));
             let srtt = h.srtt.as_millis();
             assert!((10..=30).contains(&srtt), "{srtt} ms");
         }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use spindle_mptcp::entropy;
 use spindle_mptcp::recovery::RecoveryBudget;
 use spindle_mptcp::scheduler;
+use spindle_units::Duration;
 use support::networks::{asked_for, try_networks};
 use support::scenario::{NAMES, scenario};
 
@@ -55,6 +56,26 @@ fn with_each_policy_of_flow_labels_every_byte_arrives_once_and_in_order() {
             s.finish(&mut run);
         });
     }
+}
+
+#[test]
+fn with_raced_syns_every_byte_arrives_once_and_in_order() {
+    let one_in_three = asked_for(NETWORKS).div_ceil(3);
+    let base = prop::sample::select(&MULTIPATH[..]);
+    let drawn = (scenario(false), base, 1..=2usize).prop_map(|(mut s, base, more)| {
+        s.preset = NAMES.iter().position(|n| *n == base).expect("listed");
+        s.more_addresses[0] = more;
+        s
+    });
+    try_networks(one_in_three, 37, &drawn, |s| {
+        let after = Duration::from_millis(20 * (s.seed % 3));
+        let mut run = s.prepare_with(true, |_, config| {
+            if let Some(m) = &mut config.multipath {
+                m.syn_race = Some(after);
+            }
+        });
+        s.finish(&mut run);
+    });
 }
 
 /// The presets of [`NAMES`] whose scheduler each run replaces.

@@ -58,6 +58,8 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
         rtt: ended(&b)[0].rtt,
         sent: 0,
         retransmitted: 0,
+        received: 0,
+        repaired: 0,
     };
     assert_eq!(ended(&b), [expected]);
     assert_eq!(counted(&b).of(SubflowEnd::PeerReset(None)), 1);

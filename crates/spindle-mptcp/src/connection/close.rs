@@ -242,7 +242,7 @@ impl Connection {
     }
 
     /// Marks subflow `i` as ended and reports its end to all parts of the connection that know its identifier.
-    fn record_end(&mut self, now: Instant, i: usize, end: SubflowEnd) {
+    pub(super) fn record_end(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         self.announce_lost(now, i, end);
         self.note_end(now, i, end);
         self.note_past(i);

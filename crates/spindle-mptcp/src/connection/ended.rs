@@ -45,6 +45,8 @@ pub enum SubflowEnd {
     Middlebox,
     /// The connection was aborted by either end.
     ConnectionEnded(CloseReason),
+    /// The SYN of another subflow was answered first ([`MultipathConfig::syn_race`](crate::config::MultipathConfig)).
+    Outrun,
     /// It was being opened, and this host or the network reported that the peer cannot be reached (RFC 5461,
     /// section 4.1).
     Unreachable(PathError),
@@ -52,7 +54,7 @@ pub enum SubflowEnd {
 
 impl SubflowEnd {
     /// The names of all variants, in the order of [`Self::index`].
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "closed",
         "refused",
         "peer_reset",
@@ -66,6 +68,7 @@ impl SubflowEnd {
         "middlebox",
         "connection_ended",
         "unreachable",
+        "outrun",
     ];
 
     const fn index(self) -> usize {
@@ -83,6 +86,7 @@ impl SubflowEnd {
             Self::Middlebox => 10,
             Self::ConnectionEnded(_) => 11,
             Self::Unreachable(_) => 12,
+            Self::Outrun => 13,
         }
     }
 
@@ -98,6 +102,7 @@ impl SubflowEnd {
             Self::Closed
                 | Self::PeerRemovedAddress
                 | Self::Withdrawn
+                | Self::Outrun
                 | Self::ConnectionEnded(
                     CloseReason::Finished | CloseReason::Aborted | CloseReason::PeerAborted
                 )
@@ -157,6 +162,7 @@ impl fmt::Display for SubflowEnd {
             Self::Middlebox => "a middlebox stripped options or changed data",
             Self::Unreachable(PathError::Refused) => "no listener at the peer's address",
             Self::Unreachable(PathError::NoRoute) => "no route to the peer",
+            Self::Outrun => "the SYN on another path was answered first",
             Self::ConnectionEnded(reason) => {
                 return write!(f, "the connection ended: {reason}");
             }
@@ -206,6 +212,10 @@ pub struct EndedSubflow {
     pub sent: u64,
     /// Of these, retransmissions.
     pub retransmitted: u64,
+    /// Bytes of the peer's data that arrived on it, in units of its full segments.
+    pub received: u64,
+    /// Segments that arrived so late that they were retransmissions of lost ones.
+    pub repaired: u64,
 }
 
 /// Number of ended subflows by reason.
@@ -299,6 +309,8 @@ impl Connection {
             rtt: s.tx.rtt.estimate(),
             sent: s.tx.counters.segments,
             retransmitted: s.tx.counters.retransmissions,
+            received: s.received_segments(),
+            repaired: s.rx.repaired,
         });
     }
 }

@@ -20,10 +20,10 @@ pub(crate) struct PathSample {
     pub(crate) window: u64,
     /// Smoothed RTT and its variation, if measured.
     pub(crate) rtt: Option<(Duration, Duration)>,
-    /// Data segments sent, of every kind.
-    pub(crate) sent: u64,
-    /// Of these, retransmissions.
-    pub(crate) retransmitted: u64,
+    /// Data segments sent, of every kind, and how many of them were retransmissions.
+    pub(crate) sent: (u64, u64),
+    /// Segments received, and how many of them were retransmissions of lost ones.
+    pub(crate) received: (u64, u64),
 }
 
 impl Connection {
@@ -72,8 +72,8 @@ impl Connection {
             path: (e.local.addr, e.remote.addr),
             window: e.window,
             rtt: e.rtt,
-            sent: e.sent,
-            retransmitted: e.retransmitted,
+            sent: (e.sent, e.retransmitted),
+            received: (e.received, e.repaired),
         });
         let established = self
             .subflows
@@ -83,8 +83,8 @@ impl Connection {
                 path: (s.local.addr, s.remote.addr),
                 window: s.tx.cc.cwnd(),
                 rtt: s.tx.rtt.estimate(),
-                sent: s.tx.counters.segments,
-                retransmitted: s.tx.counters.retransmissions,
+                sent: (s.tx.counters.segments, s.tx.counters.retransmissions),
+                received: (s.received_segments(), s.rx.repaired),
             });
         closed.chain(established).collect()
     }

@@ -27,6 +27,10 @@ const MAX_UNMAPPED: u64 = 64 << 10;
 impl Connection {
     /// Processes a segment for subflow `i`.
     pub(crate) fn receive(&mut self, now: Instant, i: usize, seg: &Segment) {
+        let i = match self.connected {
+            true => i,
+            false => self.promote_if_answered(i, seg),
+        };
         let stage = self.subflows[i].stage.as_ref();
         if stage.is_some_and(|s| s.sees_input()) {
             self.take_through_stage(now, i, seg);
@@ -189,6 +193,7 @@ impl Connection {
                     // Simultaneous open: MPTCP does not define it, so the connection uses plain TCP.
                     self.mp = None;
                 }
+                self.end_race(now, i);
                 let window = self.subflows[i].peer_window.current.max(arrival.window);
                 self.send.right_edge = DataOffset::START + window;
                 self.connected = true;

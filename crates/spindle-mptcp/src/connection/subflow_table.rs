@@ -332,6 +332,28 @@ impl SubflowTable {
         self.all.push(s);
     }
 
+    /// Moves the subflow at `i` to the beginning, with the identifier of the first subflow. The two may not be
+    /// established.
+    #[cold] // the handshake
+    pub(super) fn promote(&mut self, i: usize) {
+        let [first, promoted] = match self.all.get_disjoint_mut([0, i]) {
+            Ok(two) => two,
+            Err(_) => return,
+        };
+        first.exchange_id(promoted);
+        self.all.swap(0, i);
+        self.outdate(0);
+        self.outdate(i);
+        self.refresh();
+    }
+
+    /// Gives the subflow at `i`, which is not established, the identifier of the first subflow, which no longer exists.
+    #[cold] // the handshake
+    pub(super) fn make_first(&mut self, i: usize) {
+        self[i].id = SubflowId::FIRST;
+        self.refresh();
+    }
+
     /// Marks the subflow at `i` as ended. It keeps its index until [`Self::remove_ended`].
     pub(super) fn end(&mut self, i: usize) {
         self[i].state = TcpState::Closed;

@@ -13,6 +13,7 @@ mod path_memory;
 mod path_mtu;
 mod ports;
 mod prefetch;
+mod race;
 mod reach;
 mod ready;
 mod resets;
@@ -31,7 +32,7 @@ use spindle_wire::{CodedPacket, Endpoint, Flags, Packet, Payload, Segment};
 use account::Account;
 pub use counters::StackCounters;
 pub use event::{Event, StackError};
-pub use path_memory::PathHistory;
+pub use path_memory::{LossShare, PathHistory};
 pub use prefetch::Expected;
 use sources::Sources;
 pub use table::Handle;
@@ -306,6 +307,7 @@ impl Stack {
         self.table
             .bind((local, remote), handle.slot, SubflowId::FIRST);
         self.half_open += 1;
+        self.race(now, handle.slot);
         self.touch(now, handle.slot);
         Ok(handle)
     }
@@ -441,7 +443,9 @@ impl Stack {
             return;
         }
         self.hand_over(now, slot, i, segment);
-        if accepted && !self.table.is_half_open(slot) {
+        if !accepted {
+            self.table.rebind(slot);
+        } else if !self.table.is_half_open(slot) {
             self.promise(now);
         }
     }
@@ -795,7 +799,11 @@ impl Stack {
         let Some(c) = self.table.connection_mut(slot) else {
             return false;
         };
-        if !c.join(now, local, w.remote, w.address_ids, initial) {
+        let opened = match c.is_half_open() {
+            true => c.add_rival(now, local, w.remote, initial),
+            false => c.join(now, local, w.remote, w.address_ids, initial),
+        };
+        if !opened {
             return false;
         }
         let id = c.subflows.last().map_or(SubflowId::FIRST, |s| s.id);

@@ -196,6 +196,21 @@ impl Table {
         self.slots[slot as usize].tuples.push(t);
     }
 
+    /// Finds the subflows of a slot under the identifiers that they have now. Those of a connection whose SYNs were raced
+    /// change when the first SYN is answered.
+    #[cold] // the handshake
+    pub(super) fn rebind(&mut self, slot: u32) {
+        let slots = &self.slots;
+        let Some(c) = slots.get(slot as usize).and_then(|s| s.connection.as_ref()) else {
+            return;
+        };
+        for s in c.subflows.iter() {
+            let tuple = (s.local, s.remote);
+            self.by_tuple.insert(Ends(tuple), (slot, s.id));
+            self.recent[near(&tuple)] = None;
+        }
+    }
+
     pub(super) fn unbind(&mut self, t: &FourTuple) {
         self.recent[near(t)] = None;
         self.by_tuple.remove(&Ends(*t));

@@ -33,7 +33,9 @@ pub fn built_in() -> &'static [Arc<dyn PathManager>] {
 
 /// The paths of a connection, as its path manager sees them.
 pub trait PathView {
-    /// The local address and the remote endpoint of the first subflow.
+    /// The local address from which the connection was to start, and the remote endpoint of the first subflow. The first
+    /// subflow starts elsewhere if another SYN was answered first
+    /// ([`MultipathConfig::syn_race`](crate::config::MultipathConfig)).
     fn first(&self) -> (IpAddr, Endpoint);
 
     /// Whether the peer accepts further subflows at the remote endpoint of the first. It refuses them with flag

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use spindle_units::Duration;
+
 use crate::config::{Config, MultipathConfig};
 use crate::congestion::DelayBounded;
 use crate::entropy::Reps;
@@ -16,6 +18,7 @@ const PARTS: &[&str] = &[
     "MPTCP (RFC 8684), one subflow for each address of the host; each with SACK, RACK-TLP (RFC 8985), PRR (RFC 6937), F-RTO, D-SACK undo",
     "congestion control: `delay-bounded`, each subflow by itself: a window bounded by the delay of the queue; a loss without a queue is no congestion; CUBIC (RFC 9438) among flows that fill the queue",
     "path entropy: `reps`, a flow label for each packet, so that switches spread a subflow over all paths",
+    "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
     "recovery: `priced-copies`, late segments over another path, others if the expected gain exceeds the price; at most 4 % of segments, 8 % on paths that lose 5 % and more",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
@@ -37,6 +40,7 @@ fn config() -> Config {
             scheduler: Arc::new(Earliest::default()),
             early_dsn_delivery: true,
             opportunistic_retransmission: false,
+            syn_race: Some(Duration::ZERO),
             ..MultipathConfig::default()
         }),
         ..base

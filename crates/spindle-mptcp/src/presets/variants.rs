@@ -541,6 +541,10 @@ const OTHERS: &[Other] = others! {
         with_fuso;
     "priced-copies", "recovery: late segments over another path, others if the expected gain exceeds the price; at most 4 % of segments, 8 % on paths that lose 5 % and more (docs/spindle.md)",
         with_priced_copies;
+    "raced-syn", "the SYN is sent from all local addresses at once, and the first answer decides where the connection begins (docs/spindle.md)",
+        |c| multipath(c, |m| m.syn_race = Some(Duration::ZERO));
+    "no-race", "the SYN is sent from one address",
+        |c| c.multipath.as_mut().is_some_and(|m| m.syn_race.take().is_some());
     "no-recovery", "no recovery policy",
         |c| c.recovery.take().is_some();
     "no-entropy", "no flow labels: the addresses and ports of a subflow choose its path",
@@ -591,6 +595,7 @@ mod tests {
                 "early" | "lia" => of("mptcp-linux"),
                 "no-budget" | "no-thresholds" => of("xlink"),
                 "no-entropy" => of("reps"),
+                "no-race" => of("spindle"),
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
                     of("mmptcp")
@@ -658,6 +663,7 @@ mod tests {
             ("fuso", "no-budget"),
             ("fuso", "no-thresholds"),
             ("fuso", "no-entropy"),
+            ("fuso", "no-race"),
             ("mptcp", "no-recovery"),
             ("mmptcp", "ordered"),
         ] {

@@ -602,7 +602,12 @@ impl Subflow {
         }
         let text = part(&seg.payload, skip as usize, len as usize);
         out.cut = len + skip < seg.payload.len() as u64;
+        let holes = self.rx.holes_end();
         out.pieces = self.rx.accept(start, &text);
+        if holes.is_some() || self.rx.holes_end().is_some() {
+            let fills = holes.is_some_and(|end| start < end) && !out.pieces.is_empty();
+            self.rx.watch_holes(cx.now, fills, self.tx.srtt());
+        }
         if self.entropy.is_some() && !text.is_empty() {
             let event = match out.pieces.is_empty() {
                 true => PathEvent::DuplicateData,

@@ -14,7 +14,7 @@ pub(crate) mod sender;
 use std::sync::Arc;
 
 use spindle_units::{Instant, prefetch};
-use spindle_wire::{Endpoint, SeqNumber};
+use spindle_wire::{Endpoint, Flags, Segment, SeqNumber};
 
 use crate::config::Config;
 use crate::congestion::Coupling;
@@ -255,6 +255,34 @@ impl Subflow {
         self.tx.keep_to(config);
     }
 
+    /// The peer's data that were received in order, in full segments.
+    pub(crate) fn received_segments(&self) -> u64 {
+        let bytes = self.rx.nxt.saturating_since(SubflowPosition::FIRST_BYTE);
+        bytes.div_ceil(self.tx.mss.max(1))
+    }
+
+    /// Holds the first SYN back until `until`.
+    pub(crate) fn hold_syn(&mut self, until: Instant) {
+        self.due.syn = false;
+        self.syn.at = Some(until);
+    }
+
+    /// Whether `seg` is a SYN/ACK that acknowledges the subflow's SYN (RFC 9293, section 3.10.7.3).
+    pub(crate) fn is_answered_by(&self, seg: &Segment) -> bool {
+        let flags = Flags::SYN | Flags::ACK;
+        self.state == TcpState::SynSent
+            && seg.flags.contains(flags)
+            && !seg.flags.contains(Flags::RST)
+            && seg.ack == self.seq(SubflowPosition::FIRST_BYTE)
+    }
+
+    /// Exchanges the identifier, and the place in the coupling of congestion windows that belongs to it, with a subflow
+    /// that is not established either.
+    pub(crate) fn exchange_id(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.id, &mut other.id);
+        self.tx.exchange_place(&mut other.tx);
+    }
+
     /// Prefetches memory that the subflow points to and that processing a segment will need.
     #[inline]
     pub(crate) fn prefetch(&self) {
@@ -455,9 +483,12 @@ impl Subflow {
                 self.state = TcpState::Closed;
                 return Due::SynFailed;
             }
+            self.due.syn = true;
+            if self.syn.tries == 0 {
+                return Due::Nothing;
+            }
             self.tx.counters.timeouts += 1;
             self.tx.rtt.back_off();
-            self.due.syn = true;
             self.note_path_event(now, PathEvent::SynTimeout);
             return Due::Syn;
         }

@@ -332,6 +332,7 @@ impl App {
             Event::Connected { handle } => {
                 if let Some(c) = self.by_handle.get(host, handle) {
                     self.conns[c.index()].connected = true;
+                    self.note_endpoint(host, handle, c, stacks);
                     self.warm_next(now, host, stacks);
                     self.ask_if_ready(now, c, stacks);
                 }
@@ -371,6 +372,14 @@ impl App {
                 }
             }
             Event::SubflowDown { .. } | Event::JoinFailed { .. } | Event::Acknowledged { .. } => {}
+        }
+    }
+
+    /// A client is connected, maybe from another endpoint than the one that its connection was opened from.
+    fn note_endpoint(&mut self, host: u32, handle: Handle, c: ConnId, stacks: &[Stack]) {
+        let info = stacks[host as usize].info(handle);
+        if let Some(first) = info.as_ref().and_then(|i| i.subflows.first()) {
+            self.by_endpoint.insert(first.local, c);
         }
     }
 

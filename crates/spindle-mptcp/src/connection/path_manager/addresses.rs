@@ -102,11 +102,30 @@ impl LocalAddresses {
         Some(id)
     }
 
+    /// The first subflow uses `addr`, so that this address has identifier 0 (RFC 8684, section 3.4). Returns the former
+    /// identifier of `addr`, if it was another one. The address that had 0 has it now.
+    pub(super) fn start_from(&mut self, addr: IpAddr) -> Option<u8> {
+        let former = self.assign(addr, |_| false).filter(|id| *id != 0)?;
+        for l in &mut self.list {
+            l.id = exchanged(l.id, 0, former);
+        }
+        Some(former)
+    }
+
     /// No subflow may be opened from this address until it is announced again.
     pub(super) fn withdraw(&mut self, addr: IpAddr) {
         for l in self.list.iter_mut().filter(|l| l.addr == addr) {
             l.withdrawn = true;
         }
+    }
+}
+
+/// The identifier after `a` and `b` were exchanged.
+pub(super) fn exchanged(id: u8, a: u8, b: u8) -> u8 {
+    match id {
+        id if id == a => b,
+        id if id == b => a,
+        id => id,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Addresses and further subflows (RFC 8684, sections 3.3.8 and 3.4).
 
 mod addresses;
+mod race;
 mod remote;
 mod retries;
 mod signals;
@@ -36,8 +37,8 @@ pub(crate) struct Wanted {
 pub(crate) struct Paths {
     local: LocalAddresses,
     first_remote: Endpoint,
-    /// The local port of the first subflow.
-    first_port: u16,
+    /// The local endpoint of the first subflow.
+    first_local: Endpoint,
     remote: Remotes,
     signals: Signals,
     /// Pairs for which a subflow was already requested.
@@ -57,7 +58,7 @@ impl Paths {
         Self {
             local: LocalAddresses::new(first.addr, addresses, outside),
             first_remote,
-            first_port: first.port,
+            first_local: first,
             remote: Remotes::default(),
             signals: Signals::default(),
             opened: vec![(first.addr, first_remote)],
@@ -116,6 +117,14 @@ impl Paths {
             remote,
             address_ids: (0, 0),
         })
+    }
+
+    /// The endpoints from which the connection was planned to start, if another SYN was answered first and no subflow
+    /// between them was opened since. The path manager takes them for open.
+    fn displaced(&self) -> Option<(IpAddr, Endpoint)> {
+        let planned = (self.local.first(), self.first_remote);
+        let missing = self.first_local.addr != planned.0 && !self.opened.contains(&planned);
+        missing.then_some(planned)
     }
 
     fn forget_opened(&mut self, local: IpAddr, remote: Endpoint) {
@@ -217,7 +226,9 @@ impl Connection {
             scatter: &self.extensions.scatter,
             accepts_at_first,
         };
-        let (local, remote) = config.path_manager.next(&view)?;
+        let wanted = config.path_manager.next(&view);
+        let displaced = || self.paths.displaced().filter(|_| accepts_at_first);
+        let (local, remote) = wanted.or_else(displaced)?;
         let remote_id = self.paths.remote_id(remote, accepts_at_first)?;
         let local_id = self.local_id(local)?;
         self.paths.opened.push((local, remote));
@@ -276,8 +287,7 @@ impl Connection {
     /// Whether a peer may join at this local endpoint: that of the first subflow, or one that was announced.
     pub(crate) fn takes_joins_at(&self, at: Endpoint) -> bool {
         let p = &self.paths;
-        let first = Endpoint::new(p.local.first(), p.first_port);
-        at == first || p.signals.is_announced(at, p.first_port)
+        at == p.first_local || p.signals.is_announced(at, p.first_local.port)
     }
 
     /// Resets the subflows for which `which` is true, except the last subflow of the connection.

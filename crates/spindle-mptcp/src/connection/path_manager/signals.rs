@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{AddAddr, Endpoint, MpPrio, RareOptions, RemoveAddr};
 
-use super::addresses::{LocalAddresses, admits};
+use super::addresses::{LocalAddresses, admits, exchanged};
 use super::remote::Learnt;
 use super::retries::{RETRY_FIRST, RETRY_MOST, wait};
 use crate::connection::Connection;
@@ -138,6 +138,13 @@ impl Signals {
     /// Whether an announcement or a removal with this identifier may still be in transit.
     pub(super) fn speak_of(&self, id: u8) -> bool {
         self.announcements.iter().any(|a| a.id == id) || self.removals.iter().any(|r| r.id == id)
+    }
+
+    /// The addresses with the identifiers `a` and `b` have exchanged them. Nothing was sent yet.
+    pub(super) fn exchange_ids(&mut self, a: u8, b: u8) {
+        for announcement in &mut self.announcements {
+            announcement.id = exchanged(announcement.id, a, b);
+        }
     }
 
     /// The address with this identifier is in use again, so its removal is not repeated.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use spindle_units::Duration;
 
 use crate::connection::PathSample;
+use crate::scheduler::Earliest;
 
 /// The round-trip time and the losses that former subflows measured between a local address and a network of the peer
 /// (RFC 9040, section 5: old_RTT and old_RTTvar; the losses are our addition).
@@ -14,35 +15,80 @@ pub struct PathHistory {
     pub srtt: Duration,
     /// Its variation (RFC 6298, section 2).
     pub rttvar: Duration,
-    /// The share of retransmitted segments, from 0 to 1. Later subflows weigh more.
-    pub loss: f64,
-    /// The segments over which `loss` was measured.
-    pub(super) segments: f64,
+    /// What was lost of the segments that this host sent.
+    pub sent: LossShare,
+    /// What was lost of the segments that the peer sent.
+    pub received: LossShare,
+}
+
+/// The share of segments that were lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LossShare {
+    /// The share, from 0 to 1. Later subflows weigh more.
+    pub share: f64,
+    /// The segments over which it was measured.
+    segments: f64,
 }
 
 /// Beyond this number of segments, older losses count half (our choice).
 const LOSS_MEMORY: f64 = 2000.0;
 
+/// Segments of the first flight of a connection (RFC 6928).
+const FIRST_FLIGHT: i32 = 10;
+
+impl LossShare {
+    /// The share after more segments, and how many of them were lost.
+    fn after(self, (segments, lost): (u64, u64)) -> Self {
+        let weight = match self.segments > LOSS_MEMORY {
+            true => self.segments / 2.0,
+            false => self.segments,
+        };
+        let all = weight + segments as f64;
+        let share = (self.share * weight + lost as f64) / all.max(1.0);
+        Self {
+            share: share.min(1.0),
+            segments: all,
+        }
+    }
+
+    /// The probability that one of the segments of a first flight is lost. A path with few segments so far may lose more
+    /// than it has shown (Laplace's rule of succession).
+    fn of_first_flight(self) -> f64 {
+        let share = (self.share * self.segments + 1.0) / (self.segments + 2.0);
+        1.0 - (1.0 - share).powi(FIRST_FLIGHT)
+    }
+}
+
 impl PathHistory {
     /// The history after another subflow. `None` if there is none and the subflow measured no round-trip time.
     pub(super) fn after(before: Option<Self>, sample: &PathSample) -> Option<Self> {
-        let mut history = match (before, sample.rtt) {
-            (Some(before), None) => before,
-            (before, Some((srtt, rttvar))) => Self {
-                srtt,
-                rttvar,
-                loss: before.map_or(0.0, |b| b.loss),
-                segments: before.map_or(0.0, |b| b.segments),
-            },
-            (None, None) => return None,
+        let known = before.map(|b| (b.srtt, b.rttvar));
+        let (srtt, rttvar) = sample.rtt.or(known)?;
+        let (sent, received) = before.map(|b| (b.sent, b.received)).unwrap_or_default();
+        Some(Self {
+            srtt,
+            rttvar,
+            sent: sent.after(sample.sent),
+            received: received.after(sample.received),
+        })
+    }
+
+    /// The expected time until the first flight of a connection is acknowledged: a round trip, and the repair if any
+    /// segment is lost, which takes as long as the scheduler [`Earliest`] expects. What counts is the direction that
+    /// carried more.
+    pub(in crate::host) fn first_flight(&self) -> Duration {
+        let carried = match self.sent.segments >= self.received.segments {
+            true => self.sent,
+            false => self.received,
         };
-        if history.segments > LOSS_MEMORY {
-            history.segments /= 2.0;
-        }
-        let lost = history.loss * history.segments + sample.retransmitted as f64;
-        history.segments += sample.sent as f64;
-        history.loss = (lost / history.segments.max(1.0)).min(1.0);
-        Some(history)
+        let trips = 1.0 + Earliest::default().repair * carried.of_first_flight();
+        Duration::from_nanos((self.srtt.as_nanos() as f64 * trips) as u64)
+    }
+
+    /// The time by which the answer to a SYN is late: the timeout of RFC 6298 without its lower bound, and at least one
+    /// and a quarter round trips.
+    pub(in crate::host) fn answer_is_late_after(&self) -> Duration {
+        self.srtt + (self.rttvar * 4).max(self.srtt / 4)
     }
 }
 
@@ -69,18 +115,21 @@ mod tests {
             path: ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
             window: 0,
             rtt: rtt_ms.map(|rtt| (ms(rtt), ms(1))),
-            sent,
-            retransmitted,
+            sent: (sent, retransmitted),
+            received: (0, 0),
         }
     }
 
     #[test]
     fn last_round_trip_time_counts_and_losses_are_a_mean_over_segments() {
         let first = PathHistory::after(None, &sample(Some(20), 100, 10)).unwrap();
-        assert_eq!((first.srtt, first.loss), (Duration::from_millis(20), 0.1));
+        assert_eq!(
+            (first.srtt, first.sent.share),
+            (Duration::from_millis(20), 0.1)
+        );
         let second = PathHistory::after(Some(first), &sample(Some(30), 300, 0)).unwrap();
         assert_eq!(
-            (second.srtt, second.loss),
+            (second.srtt, second.sent.share),
             (Duration::from_millis(30), 0.025)
         );
         let unmeasured = PathHistory::after(Some(second), &sample(None, 0, 0)).unwrap();
@@ -89,12 +138,30 @@ mod tests {
     }
 
     #[test]
+    fn first_flight_is_longer_where_segments_were_lost_or_few_were_sent() {
+        let flight = |sent, lost| {
+            let history = PathHistory::after(None, &sample(Some(20), sent, lost)).unwrap();
+            history.first_flight().as_nanos() as f64 / 20e6
+        };
+        assert!((1.0..1.05).contains(&flight(1000, 0)));
+        // One flight of ten segments in three has no loss.
+        assert!((2.9..3.0).contains(&flight(1000, 100)));
+        assert!(flight(10, 0) > flight(100, 0));
+        let download = PathSample {
+            received: (1000, 100),
+            ..sample(Some(20), 10, 0)
+        };
+        let history = PathHistory::after(None, &download).unwrap();
+        assert!(history.first_flight() > Duration::from_millis(50));
+    }
+
+    #[test]
     fn old_losses_fade() {
         let mut history = PathHistory::after(None, &sample(Some(20), 10_000, 1000)).unwrap();
         for _ in 0..20 {
             history = PathHistory::after(Some(history), &sample(Some(20), 1000, 0)).unwrap();
         }
-        assert!(history.loss < 0.001, "{}", history.loss);
+        assert!(history.sent.share < 0.001, "{history:?}");
     }
 
     #[test]

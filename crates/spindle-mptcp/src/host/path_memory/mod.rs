@@ -27,7 +27,7 @@ use super::table::Keyed;
 use crate::connection::{Connection, ConnectionEvent, Path, PathSample};
 use crate::types::SubflowId;
 use aged::Aged;
-pub use history::PathHistory;
+pub use history::{LossShare, PathHistory};
 use history::{Route, route};
 
 /// A record is used within this time. A path's load changes within minutes (our choice; Linux keeps its
@@ -84,7 +84,7 @@ impl PathMemory {
         }
         let path = c.path_of(id);
         if let Some(history) = path.and_then(|(local, remote)| self.history(now, local, remote)) {
-            c.expect_path(id, (history.srtt, history.rttvar), history.loss);
+            c.expect_path(id, (history.srtt, history.rttvar), history.sent.share);
         }
     }
 

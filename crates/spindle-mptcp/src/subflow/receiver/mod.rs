@@ -156,6 +156,10 @@ pub(crate) struct Receiver {
     pub(crate) segment: usize,
     /// Round-trip time measured by the receiver, and the echoed timestamp of the last measurement.
     rtt: Option<(Duration, u32)>,
+    /// Since when data have been missing before data that arrived.
+    hole_since: Option<Instant>,
+    /// Segments that filled a hole so late that they were retransmissions.
+    pub(crate) repaired: u64,
     /// Work done on data that the peer made the receiver store.
     pub(crate) steps: Steps,
     /// An acknowledgement is due now.
@@ -207,6 +211,24 @@ impl Receiver {
     /// Whether another out-of-order piece may be stored.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() < MAX_PIECES && self.ranges.len() < MAX_PIECES
+    }
+
+    /// The end of the data that have arrived out of order, if there are any.
+    #[inline]
+    pub(crate) fn holes_end(&self) -> Option<SubflowPosition> {
+        self.ranges.last().map(|r| r.end)
+    }
+
+    /// Data arrived while others were missing, or are missing now. With `fills`, they were among the missing ones. They
+    /// count as a repair if they come half a `round_trip` after the hole was found: reordering does not take so long.
+    #[inline(never)] // out-of-order data
+    pub(crate) fn watch_holes(&mut self, now: Instant, fills: bool, round_trip: Option<Duration>) {
+        let late = |since: Instant| round_trip.is_some_and(|rtt| now.since(since) >= rtt / 2);
+        self.repaired += u64::from(fills && self.hole_since.is_some_and(late));
+        self.hole_since = match self.ranges.is_empty() {
+            true => None,
+            false => self.hole_since.or(Some(now)),
+        };
     }
 
     /// Processes payload at `start`. The new part is recorded as received and returned in pieces. The caller

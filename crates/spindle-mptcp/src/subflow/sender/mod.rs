@@ -271,6 +271,13 @@ impl Sender {
         (expected + c.retransmissions as f64) / (EXPECTED_SEGMENTS + c.segments) as f64
     }
 
+    /// Exchanges the place in the coupling, and what was made for it, with another sender that has sent nothing either.
+    pub(crate) fn exchange_place(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.coupling, &mut other.coupling);
+        std::mem::swap(&mut self.cc, &mut other.cc);
+        std::mem::swap(&mut self.restart_window, &mut other.restart_window);
+    }
+
     /// From now on the sender uses this configuration and is not coupled with other subflows. Must be called
     /// before data are sent.
     pub(crate) fn adopt(&mut self, config: Arc<Config>) {

@@ -1,0 +1,126 @@
+//! Raced SYNs: a client that has several paths sends its first SYN over more than one of them, and the first SYN/ACK
+//! decides where the connection begins.
+//!
+//! A lost SYN costs its retransmission timeout, one second if nothing is known about the path (RFC 6298, section 2.1).
+//! A dead path costs the whole connection. RFC 8305 ("Happy Eyeballs") races whole connections over the addresses of a
+//! host. Under MPTCP no second connection is needed: the SYN with MP_CAPABLE carries neither key nor token (RFC 8684,
+//! section 3.1), so that several of them are the same offer. The client takes the peer's key from the SYN/ACK that
+//! arrives first. It knows nothing about the other ports any more, and answers what arrives there with RST (RFC 9293,
+//! section 3.10.7.1). The peer's application does not see these attempts, because none of them is completed.
+
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Endpoint, Segment};
+
+use super::{View, Wanted};
+use crate::connection::ended::SubflowEnd;
+use crate::connection::extensions::packet_scatter;
+use crate::connection::{Connection, Role};
+use crate::subflow::{InitialNumbers, NewSubflow, Origin, Subflow};
+use crate::types::SubflowId;
+
+impl Connection {
+    /// The endpoints of the next rival of the first SYN, if there is another one. The stack opens it by
+    /// [`Connection::add_rival`].
+    pub(crate) fn next_rival(&mut self) -> Option<Wanted> {
+        let shared = self.config.clone();
+        let config = shared.multipath.as_ref()?;
+        let races = config.syn_race.is_some() && !config.backup && shared.stage.is_none();
+        let begins = self.role == Role::Client && self.mp.is_some() && self.is_half_open();
+        if !races || !begins || self.extensions.scatter.is_on() {
+            return None;
+        }
+        while self.subflows.len() < config.max_subflows && self.identifiers.is_any_free() {
+            let view = View {
+                paths: &self.paths,
+                scatter: &self.extensions.scatter,
+                accepts_at_first: true,
+            };
+            let (local, remote) = config.path_manager.next(&view)?;
+            self.paths.opened.push((local, remote));
+            if !self.is_backup_address(local) && remote == self.paths.first_remote {
+                return Some(Wanted {
+                    local,
+                    remote,
+                    address_ids: (0, 0),
+                });
+            }
+        }
+        None
+    }
+
+    /// Adds a rival of the first SYN. Returns false if there is no identifier left for it.
+    pub(crate) fn add_rival(
+        &mut self,
+        now: Instant,
+        local: Endpoint,
+        remote: Endpoint,
+        initial: InitialNumbers,
+    ) -> bool {
+        let Some(id) = self.identifiers.take() else {
+            return false;
+        };
+        let rival = NewSubflow {
+            id,
+            local,
+            remote,
+            origin: Origin::Initial,
+            initial,
+            planned: self.config.planned_subflows().max(id.number() + 1),
+        };
+        let config = packet_scatter::opening(&self.config);
+        self.subflows.push(Subflow::new(now, &config, rival, None));
+        true
+    }
+
+    /// All SYNs are ready. That of `first` is sent at once, and `after` is the time between two of them.
+    pub(crate) fn start_race(&mut self, now: Instant, first: SubflowId, after: Duration) {
+        let mut at = now;
+        for i in 0..self.subflows.len() {
+            if self.subflows[i].id != first && after > Duration::ZERO {
+                at = at + after;
+                self.subflows[i].hold_syn(at);
+            }
+        }
+    }
+
+    /// The time between two SYNs if the stack remembers nothing: see
+    /// [`MultipathConfig::syn_race`](crate::config::MultipathConfig).
+    pub(crate) fn race_interval(&self) -> Duration {
+        let config = self.config.multipath.as_ref();
+        config.and_then(|m| m.syn_race).unwrap_or(Duration::ZERO)
+    }
+
+    /// Segment `seg` has arrived on subflow `i` of a connection that is not established. If it answers a rival's SYN,
+    /// the rival becomes the first subflow. Returns the index of the subflow from then on.
+    #[cold] // the handshake
+    pub(in crate::connection) fn promote_if_answered(&mut self, i: usize, seg: &Segment) -> usize {
+        let (id, local) = (self.subflows[i].id, self.subflows[i].local);
+        if id == SubflowId::FIRST || !self.subflows[i].is_answered_by(seg) {
+            return i;
+        }
+        if self.index(SubflowId::FIRST).is_some() {
+            self.subflows.promote(i);
+        } else {
+            // The first SYN was refused, or was given up.
+            self.subflows.make_first(i);
+            self.identifiers.give_back(id, false);
+        }
+        self.paths.first_local = local;
+        if let Some(former) = self.paths.local.start_from(local.addr) {
+            self.paths.signals.exchange_ids(0, former);
+        }
+        self.subflows.position_of(SubflowId::FIRST).unwrap_or(i)
+    }
+
+    /// Subflow `i` is about to be established as the first one. The other SYNs are given up, and their paths may be
+    /// joined.
+    pub(in crate::connection) fn end_race(&mut self, now: Instant, i: usize) {
+        for k in 0..self.subflows.len() {
+            if k != i && !self.subflows.has_ended(k) {
+                self.record_end(now, k, SubflowEnd::Outrun);
+            }
+        }
+        let first = &self.subflows[i];
+        self.paths.opened = vec![(first.local.addr, first.remote)];
+    }
+}

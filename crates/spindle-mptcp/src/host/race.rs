@@ -1,0 +1,47 @@
+//! The race of a connection's SYNs over several paths ([`MultipathConfig::syn_race`](crate::config::MultipathConfig)).
+
+use spindle_units::{Duration, Instant};
+
+use super::{PathHistory, Stack};
+use crate::types::SubflowId;
+
+/// The path that the application asked for goes first unless a first flight takes so many times less on another one
+/// (our choice).
+const CLEARLY_LESS: f64 = 1.25;
+
+impl Stack {
+    /// Opens the rivals of a new connection's first SYN, and decides which SYN is sent first and when the others follow.
+    pub(super) fn race(&mut self, now: Instant, slot: u32) {
+        while let Some(rival) = self.table.connection_mut(slot).and_then(|c| c.next_rival()) {
+            if !self.open_subflow(now, slot, &rival) {
+                break;
+            }
+        }
+        let favourite = self.favourite(now, slot);
+        let Some(c) = self.table.connection_mut(slot) else {
+            return;
+        };
+        if c.subflows.len() > 1 {
+            let (first, after) = favourite.unwrap_or((SubflowId::FIRST, c.race_interval()));
+            c.start_race(now, first, after);
+        }
+    }
+
+    /// The subflow whose SYN is sent first, and the time after which its answer is late. `None` if the stack remembers
+    /// nothing about the path that the application asked for.
+    fn favourite(&self, now: Instant, slot: u32) -> Option<(SubflowId, Duration)> {
+        let subflows = &self.table.connection(slot)?.subflows;
+        let mut known = subflows.iter().filter_map(|s| {
+            let history = self.path_history(now, s.local.addr, s.remote.addr)?;
+            Some((s.id, history))
+        });
+        let planned = known.next().filter(|(id, _)| *id == SubflowId::FIRST)?;
+        let time = |h: &PathHistory| h.first_flight();
+        let best = known.min_by_key(|(_, history)| time(history));
+        let clearly = |(_, history): &(SubflowId, PathHistory)| {
+            time(history).as_nanos() as f64 * CLEARLY_LESS < time(&planned.1).as_nanos() as f64
+        };
+        let (id, history) = best.filter(clearly).unwrap_or(planned);
+        Some((id, history.answer_is_late_after()))
+    }
+}

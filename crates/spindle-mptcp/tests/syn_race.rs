@@ -1,0 +1,231 @@
+//! Raced SYNs, segment by segment: one stack with two addresses, and a peer whose segments are written by hand.
+
+#[expect(dead_code, reason = "shared by tests that each use a part")]
+mod peer;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use peer::budget::Budget;
+use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
+use spindle_mptcp::path_manager::{Endpoints, FullMesh, PathManager};
+use spindle_mptcp::{
+    CloseReason, Config, Event, Stack, StackConfig, SubflowEnd, SubflowId, keys, preset,
+};
+use spindle_units::{Duration, Instant};
+use spindle_wire::{Flags, MpCapable, MpJoin, Payload, Segment};
+
+fn second() -> IpAddr {
+    end("10.1.0.1:0").addr
+}
+
+fn racing(manager: impl PathManager + 'static, after: Duration) -> Config {
+    let mut config = config(manager);
+    if let Some(m) = &mut config.multipath {
+        m.syn_race = Some(after);
+    }
+    config
+}
+
+/// A stack that opens a connection, and what it sends at once.
+fn connecting(config: Config) -> (Bench, Vec<Segment>) {
+    let addresses = vec![second()];
+    let stack = StackConfig {
+        addresses,
+        ..StackConfig::default()
+    };
+    let mut bench = Bench {
+        stack: Stack::deterministic(stack, 0),
+        now: Instant::ZERO + Duration::from_secs(1),
+        handle: None,
+        key: 0,
+        budget: Budget::default(),
+    };
+    let handle = bench
+        .stack
+        .connect(bench.now, here(), there(), Arc::new(config));
+    bench.handle = Some(handle.unwrap());
+    let out = bench.drain();
+    (bench, out)
+}
+
+fn offer(seg: &Segment) -> Option<MpCapable> {
+    seg.options.rare.as_ref().and_then(|r| r.mp_capable)
+}
+
+fn join_of(seg: &Segment) -> Option<MpJoin> {
+    seg.options.rare.as_ref().and_then(|r| r.mp_join)
+}
+
+/// The peer answers a SYN with MP_CAPABLE and this key. Returns its flow and what the stack sends.
+fn answer(bench: &mut Bench, to: &Segment, key: Option<u64>) -> (Flow, Vec<Segment>) {
+    let mut flow = Flow::new(to.src, to.dst, 5000, to.seq + 1);
+    let mut seg = syn(&flow, Flags::SYN | Flags::ACK);
+    if let Some(key) = key {
+        seg.options.rare_mut().mp_capable = Some(capable(Some(key), None));
+    }
+    flow.seq = flow.seq + 1;
+    let out = bench.push(seg);
+    if let Some(keys) = out.first().and_then(offer) {
+        bench.key = keys.sender_key.unwrap();
+    }
+    (flow, out)
+}
+
+fn events(bench: &mut Bench) -> Vec<Event> {
+    std::iter::from_fn(|| bench.stack.poll_event()).collect()
+}
+
+/// The local addresses of the subflows and their identifiers, and why others ended.
+fn subflows(bench: &Bench) -> (Vec<(IpAddr, u8)>, Vec<SubflowEnd>) {
+    let info = bench.stack.info(bench.handle.unwrap()).unwrap();
+    let of = info.subflows.iter().map(|s| (s.local.addr, s.id.0));
+    (of.collect(), info.ended.iter().map(|e| e.end).collect())
+}
+
+#[test]
+fn connection_begins_where_a_syn_is_answered_first_and_joins_the_other_path() {
+    for manager in [true, false] {
+        let (mut b, out) = match manager {
+            true => connecting(racing(FullMesh, Duration::ZERO)),
+            false => connecting(racing(Endpoints(vec![second()]), Duration::ZERO)),
+        };
+        let [first, rival] = &out[..] else {
+            panic!("two SYNs: {out:?}");
+        };
+        assert_eq!((first.src.addr, rival.src.addr), (here().addr, second()));
+        let offers = [first, rival].map(|s| (s.flags, offer(s).map(|o| o.sender_key)));
+        assert_eq!(offers, [(Flags::SYN, Some(None)); 2]);
+
+        let (flow, third) = answer(&mut b, rival, Some(PEER_KEY));
+        assert_eq!((third.len(), third[0].src.addr), (1, second()));
+        assert_eq!(offer(&third[0]).unwrap().receiver_key, Some(PEER_KEY));
+        let winner = vec![(second(), SubflowId::FIRST.0)];
+        assert_eq!(subflows(&b), (winner, vec![SubflowEnd::Outrun]));
+        assert!(matches!(events(&mut b)[..], [Event::Connected { .. }]));
+
+        let (_, late) = answer(&mut b, first, Some(PEER_KEY + 1));
+        assert_eq!((late.len(), late[0].flags), (1, Flags::RST));
+
+        let confirmed = b.data_ack(&flow, 0);
+        let out = b.push(confirmed);
+        let join = out.iter().find(|s| join_of(s).is_some()).unwrap();
+        let Some(MpJoin::Syn {
+            address_id, token, ..
+        }) = join_of(join)
+        else {
+            panic!("{join:?}");
+        };
+        assert_eq!((join.src.addr, token), (here().addr, keys::token(PEER_KEY)));
+        assert_ne!(address_id, 0, "the winner's address has identifier 0");
+    }
+}
+
+#[test]
+fn first_path_that_answers_in_time_keeps_the_connection() {
+    let (mut b, out) = connecting(racing(FullMesh, Duration::ZERO));
+    let (flow, third) = answer(&mut b, &out[0], Some(PEER_KEY));
+    assert_eq!(third[0].src, here());
+    let (live, ended) = subflows(&b);
+    assert_eq!(live, [(here().addr, 0)]);
+    assert_eq!(ended, [SubflowEnd::Outrun]);
+    let confirmed = b.data_ack(&flow, 0);
+    let out = b.push(confirmed);
+    let join = out.iter().find(|s| join_of(s).is_some()).unwrap();
+    assert_eq!(join.src.addr, second());
+    // The peer may join at the first endpoint.
+    b.join(end("10.0.0.3:5000"), 1, 0);
+}
+
+#[test]
+fn later_syns_wait_and_are_not_sent_after_an_answer() {
+    let after = Duration::from_millis(250);
+    let (mut b, out) = connecting(racing(FullMesh, after));
+    assert_eq!(out.len(), 1);
+    let begun = b.now;
+    let out = b.wait();
+    assert_eq!((b.now.since(begun), out.len()), (after, 1));
+    assert_eq!(out[0].src.addr, second());
+    let info = b.stack.info(b.handle.unwrap()).unwrap();
+    assert!(info.subflows.iter().all(|s| s.counters.timeouts == 0));
+
+    let (mut b, out) = connecting(racing(FullMesh, after));
+    answer(&mut b, &out[0], Some(PEER_KEY));
+    assert_eq!(b.wait().len(), 0, "the other SYN is given up");
+}
+
+#[test]
+fn rival_of_a_refused_syn_goes_on_and_the_last_refusal_ends_the_connection() {
+    let (mut b, out) = connecting(racing(FullMesh, Duration::ZERO));
+    let refusal = |to: &Segment| {
+        let flow = Flow::new(to.src, to.dst, 0, to.seq + 1);
+        flow.segment(Flags::RST | Flags::ACK)
+    };
+    b.push(refusal(&out[0]));
+    assert_eq!(subflows(&b).1, [SubflowEnd::Refused(None)]);
+    assert_eq!(events(&mut b), []);
+    let (_, third) = answer(&mut b, &out[1], Some(PEER_KEY));
+    assert_eq!(third[0].src.addr, second());
+    assert_eq!(subflows(&b).0, [(second(), 0)]);
+
+    let (mut b, out) = connecting(racing(FullMesh, Duration::ZERO));
+    b.push(refusal(&out[1]));
+    b.push(refusal(&out[0]));
+    let all = events(&mut b);
+    let refused =
+        |e: &Event| matches!(e, Event::Closed { reason, .. } if *reason == CloseReason::Refused);
+    assert!(all.len() == 1 && refused(&all[0]), "{all:?}");
+}
+
+#[test]
+fn peer_without_mptcp_gets_plain_tcp_on_the_path_that_it_answered_first() {
+    let (mut b, out) = connecting(racing(FullMesh, Duration::ZERO));
+    let (flow, third) = answer(&mut b, &out[1], None);
+    assert_eq!((third.len(), third[0].src.addr), (1, second()));
+    let sent = b
+        .stack
+        .send(b.now, b.handle.unwrap(), Payload::Length(1000));
+    assert_eq!(sent, Ok(1000));
+    let out = b.drain();
+    assert_eq!((out[0].src, out[0].payload.len()), (flow.here, 1000));
+    assert!(out[0].options.dss.is_none());
+}
+
+#[test]
+fn unanswered_syns_end_the_connection_once() {
+    let mut c = racing(FullMesh, Duration::ZERO);
+    c.tcp.syn_retries = 2;
+    let (mut b, _) = connecting(c);
+    while !b.wait().is_empty() {}
+    let all = events(&mut b);
+    assert_eq!(all.len(), 1);
+    let expired = |e: &Event| matches!(e, Event::Closed { reason, .. } if *reason == CloseReason::ConnectTimeout);
+    assert!(expired(&all[0]), "{all:?}");
+    assert_eq!(b.stack.half_open(), 0);
+}
+
+#[test]
+fn connection_that_is_given_up_during_the_race_leaves_nothing() {
+    let (mut b, out) = connecting(racing(FullMesh, Duration::ZERO));
+    let h = b.handle.unwrap();
+    b.stack.abort(b.now, h);
+    b.drain();
+    assert_eq!((b.stack.handles().count(), b.stack.half_open()), (0, 0));
+    let (_, late) = answer(&mut b, &out[1], Some(PEER_KEY));
+    assert_eq!(late[0].flags, Flags::RST);
+}
+
+#[test]
+fn backups_and_transports_without_a_race_send_one_syn() {
+    let mut backup = racing(FullMesh, Duration::ZERO);
+    if let Some(m) = &mut backup.multipath {
+        m.backup_addresses = vec![second()];
+    }
+    assert_eq!(connecting(backup).1.len(), 1);
+    assert_eq!(connecting(config(FullMesh)).1.len(), 1);
+    let mut spindle = preset("spindle").unwrap().config;
+    if let Some(m) = &mut spindle.multipath {
+        m.path_manager = Arc::new(FullMesh);
+    }
+    assert_eq!(connecting(spindle).1.len(), 2);
+}
