@@ -216,12 +216,22 @@ fn connection_that_is_given_up_during_the_race_leaves_nothing() {
 }
 
 #[test]
-fn backups_and_transports_without_a_race_send_one_syn() {
-    let mut backup = racing(FullMesh, Duration::ZERO);
-    if let Some(m) = &mut backup.multipath {
+fn syn_of_a_backup_follows_the_timeout_of_the_first() {
+    let mut c = racing(FullMesh, Duration::ZERO);
+    if let Some(m) = &mut c.multipath {
         m.backup_addresses = vec![second()];
     }
-    assert_eq!(connecting(backup).1.len(), 1);
+    let (mut b, out) = connecting(c);
+    assert_eq!(out.len(), 1);
+    let begun = b.now;
+    let out = b.wait();
+    let from: Vec<_> = out.iter().map(|s| s.src.addr).collect();
+    assert_eq!(from, [here().addr, second()]);
+    assert_eq!(b.now.since(begun), Duration::from_secs(1), "RFC 6298");
+}
+
+#[test]
+fn only_transports_with_a_race_send_two_syns() {
     assert_eq!(connecting(config(FullMesh)).1.len(), 1);
     let mut spindle = preset("spindle").unwrap().config;
     if let Some(m) = &mut spindle.multipath {

@@ -261,10 +261,12 @@ impl Subflow {
         bytes.div_ceil(self.tx.mss.max(1))
     }
 
-    /// Holds the first SYN back until `until`.
-    pub(crate) fn hold_syn(&mut self, until: Instant) {
-        self.due.syn = false;
-        self.syn.at = Some(until);
+    /// Holds the first SYN back until `until`, if that is in the future.
+    pub(crate) fn hold_syn(&mut self, now: Instant, until: Instant) {
+        if until > now {
+            self.due.syn = false;
+            self.syn.at = Some(until);
+        }
     }
 
     /// Whether `seg` is a SYN/ACK that acknowledges the subflow's SYN (RFC 9293, section 3.10.7.3).

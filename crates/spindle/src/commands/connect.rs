@@ -12,6 +12,7 @@ use spindle_net::socks::Target;
 use spindle_net::tls::ClientTls;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions};
+use spindle_units::Duration;
 
 use super::service::{
     Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, live, needed, pair,
@@ -22,6 +23,10 @@ use crate::failure::{Failure, Setting};
 
 /// What `--via` accepts.
 const VIA: &str = "an address or name and a port, such as 192.0.2.1:443 or gateway.example:443";
+
+/// If a SYN is not answered, the next path is tried after this time (RFC 8305, section 5: Connection Attempt Delay), unless
+/// the transport has its own.
+const NEXT_PATH_AFTER: Duration = Duration::from_millis(250);
 
 pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(registry, &args.service)?;
@@ -46,6 +51,7 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let config = plan.config(path_manager(args, &paths)?, |m| {
         m.backup_addresses = backup;
         m.announced = args.accept_announced.into();
+        m.syn_race.get_or_insert(NEXT_PATH_AFTER);
     });
     let locals: Vec<IpAddr> = paths.list.iter().map(|p| p.source).collect();
     let options = ConnectOptions {

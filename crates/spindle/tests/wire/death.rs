@@ -1,7 +1,7 @@
 //! One of two paths fails and returns while a transfer runs.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -65,12 +65,12 @@ fn sent_on_path_2() -> u64 {
     out.parse().expect("a number")
 }
 
-/// Makes path 2 accept all packets and deliver none.
-fn black() {
+/// Makes this path accept all packets and deliver none.
+fn black(path: u32) {
     for (hook, side) in [("prerouting", "iifname"), ("postrouting", "oifname")] {
         run(&format!(
             "printf 'add table inet black\\nadd chain inet black {hook} {{ type filter hook {hook} priority -300; }}\\n\
-             add rule inet black {hook} {side} s2 drop\\n' | nft -f -"
+             add rule inet black {hook} {side} s{path} drop\\n' | nft -f -"
         ));
     }
 }
@@ -82,7 +82,7 @@ fn outage(hosts: &Hosts, open: impl Fn() -> TcpStream + Sync) {
         let reading = scope.spawn(|| hosts.at_client(|| longest_stall(&open())));
         std::thread::sleep(BLACK_AT);
         assert!(sent_on_path_2() > 0, "both paths are in use at first");
-        black();
+        black(2);
         std::thread::sleep(black_for());
         run("nft delete table inet black");
         let (back, before) = (Instant::now(), sent_on_path_2());
@@ -133,6 +133,19 @@ fn a_kernel_client_does_not_stall_while_a_path_dies_and_returns() {
     );
 }
 
+/// `gateway` and `connect` over UDP. The client listens at 127.0.0.1:7000 and has two addresses.
+fn over_udp(hosts: &Hosts, transport: &str) -> (Running, Running) {
+    let mut command = Command::new(program());
+    command.args(["gateway", "--udp", "--insecure", "--transport", transport]);
+    command.args(["--listen", "10.1.1.1:4430", "--to", "127.0.0.1:9000"]);
+    let gateway = Running::start(command, "gateway");
+    let mut command = hosts.client_command(&[program(), "connect", "--udp", "--transport"]);
+    command.args([transport, "--insecure"]);
+    command.args(["--listen", "127.0.0.1:7000", "--via", "10.1.1.1:4430"]);
+    command.args(["--local", "10.1.1.2", "--local", "10.1.2.2"]);
+    (gateway, Running::start(command, "connect"))
+}
+
 #[test]
 fn connect_does_not_stall_while_a_path_dies_and_returns() {
     within(
@@ -142,17 +155,46 @@ fn connect_does_not_stall_while_a_path_dies_and_returns() {
             hosts.limit("100mbit");
             serve("127.0.0.1:9000".parse().expect("an address"), false);
             hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
-            let mut command = Command::new(program());
-            command.args(["gateway", "--udp", "--insecure"]);
-            command.args(["--listen", "10.1.1.1:4430", "--to", "127.0.0.1:9000"]);
-            let _gateway = Running::start(command, "gateway");
-            let mut command = hosts.client_command(&[program(), "connect", "--udp"]);
-            command.arg("--insecure");
-            command.args(["--listen", "127.0.0.1:7000", "--via", "10.1.1.1:4430"]);
-            command.args(["--local", "10.1.1.2", "--local", "10.1.2.2"]);
-            let _near = Running::start(command, "connect");
+            let (_gateway, _near) = over_udp(hosts, "fuso+rack+cubic");
             let near: IpAddr = "127.0.0.1".parse().expect("an address");
             outage(hosts, || connect(near, (near, 7000).into(), false));
+        },
+    );
+}
+
+/// The time from a program's request to the first byte of the answer.
+fn first_byte(near: SocketAddr) -> Duration {
+    let begun = Instant::now();
+    let mut stream = connect(near.ip(), near, false);
+    let mut head = vec![b'd'];
+    head.extend_from_slice(&1000u64.to_be_bytes());
+    stream.write_all(&head).expect("the request");
+    stream.read_exact(&mut [0]).expect("an answer");
+    begun.elapsed()
+}
+
+#[test]
+fn first_connection_opens_over_the_second_path_if_the_first_is_dead() {
+    within(
+        "death::first_connection_opens_over_the_second_path_if_the_first_is_dead",
+        120,
+        |hosts| {
+            hosts.limit("100mbit");
+            serve("127.0.0.1:9000".parse().expect("an address"), false);
+            hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
+            for transport in ["fuso+rack+cubic", "spindle"] {
+                let (_gateway, _near) = over_udp(hosts, transport);
+                black(1);
+                let near = "127.0.0.1:7000".parse().expect("an address");
+                let took = hosts.at_client(|| first_byte(near));
+                run("nft delete table inet black");
+                eprintln!("{transport}: first byte after {took:?}");
+                let most = Duration::from_millis(if crate::full() { 400 } else { 900 });
+                assert!(
+                    took <= most,
+                    "{transport}: {took:?}, a SYN's timeout is 1 s"
+                );
+            }
         },
     );
 }

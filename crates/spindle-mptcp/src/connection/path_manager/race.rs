@@ -37,7 +37,7 @@ impl Connection {
             };
             let (local, remote) = config.path_manager.next(&view)?;
             self.paths.opened.push((local, remote));
-            if !self.is_backup_address(local) && remote == self.paths.first_remote {
+            if remote == self.paths.first_remote {
                 return Some(Wanted {
                     local,
                     remote,
@@ -72,13 +72,21 @@ impl Connection {
         true
     }
 
-    /// All SYNs are ready. That of `first` is sent at once, and `after` is the time between two of them.
+    /// All SYNs are ready. That of `first` is sent at once, and `after` is the time between two of them. Those of backups
+    /// come last, when the first SYN's timeout has passed.
     pub(crate) fn start_race(&mut self, now: Instant, first: SubflowId, after: Duration) {
+        let timeout = self.index(first).map(|i| self.subflows[i].tx.rtt.rto());
+        let is_backup = |c: &Self, i: usize| c.is_backup_address(c.subflows[i].local.addr);
         let mut at = now;
-        for i in 0..self.subflows.len() {
-            if self.subflows[i].id != first && after > Duration::ZERO {
-                at = at + after;
-                self.subflows[i].hold_syn(at);
+        for backup in [false, true] {
+            if backup {
+                at = at.max(now + timeout.unwrap_or_default());
+            }
+            for i in 0..self.subflows.len() {
+                if self.subflows[i].id != first && is_backup(self, i) == backup {
+                    at = at + after;
+                    self.subflows[i].hold_syn(now, at);
+                }
             }
         }
     }
