@@ -178,6 +178,7 @@ pub const EXPERIMENTS: &[BuiltIn] = &[
     built_in!("caps-fig29", Some("caps"), "caps/fig29.toml"),
     built_in!("others-ecf", Some("others"), "others/ecf.toml"),
     built_in!("others-blest", Some("others"), "others/blest.toml"),
+    built_in!("others-dems", Some("others"), "others/dems.toml"),
     built_in!("others-xlink", Some("others"), "others/xlink.toml"),
     built_in!("others-autorec", Some("others"), "others/autorec.toml"),
     built_in!("others-hairpin", Some("others"), "others/hairpin.toml"),

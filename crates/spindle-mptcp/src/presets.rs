@@ -15,7 +15,7 @@ use crate::config::{Config, MultipathConfig};
 use crate::congestion::{Cubic, Dctcp, Lia};
 use crate::path_manager::Ports;
 use crate::recovery::{CoFuso, CodingRate, DeadlineReinjection, Fuso, Oracle, Proactive, TcpIr};
-use crate::scheduler::{Blest, Ecf, Linger, SchedulerFactory};
+use crate::scheduler::{Blest, Dems, Ecf, Linger, SchedulerFactory};
 use crate::stage::important;
 use crate::tcp_config::{EcnMode, LossConfig, ReductionBase, TailLossProbe};
 
@@ -156,6 +156,11 @@ const BLEST_PARTS: &[&str] = &[
     "scheduler: BLEST, a slower subflow gets no data that would block the peer's window for the subflow with the lowest smoothed RTT; lambda from 1.0 to 1.3 (mechanisms A7.2)",
 ];
 
+const DEMS_PARTS: &[&str] = &[
+    "all of `mptcp`, but for its scheduler",
+    "scheduler: DEMS, the subflow with the lowest smoothed RTT sends what is unsent from its first byte on, others from its last byte backwards; at most 8 segments again on each (Guo et al., MobiCom 2017)",
+];
+
 const FUSO_PARTS: &[&str] = &[
     "all of `mptcp`",
     "proactive recovery: with spare window and no new data, the oldest unprotected segment of the worst subflow is copied over the best, once (FUSO section 3.2, Algorithm 1)",
@@ -272,8 +277,8 @@ fn base_preset(name: &str) -> Option<Preset> {
     })
 }
 
-/// Every name that [`preset`] knows: [`PRESETS`], then mptcp, mptcp-ecf, mptcp-blest, fuso, fuso-unmodified,
-/// cofuso, cofuso-xor and oracle with an appended number of subflows from 1 to 8 (`fuso-8`), and cofuso-fixed
+/// Every name that [`preset`] knows: [`PRESETS`], then mptcp, mptcp-ecf, mptcp-blest, mptcp-dems, fuso,
+/// fuso-unmodified, cofuso, cofuso-xor and oracle with an appended number of subflows from 1 to 8 (`fuso-8`), and cofuso-fixed
 /// with a rate in percent.
 pub fn preset_names() -> impl Iterator<Item = String> {
     let numbers = |family: &'static str| (1..=32).map(move |n| format!("{family}-{n}"));
@@ -349,6 +354,11 @@ pub const PRESETS: &[PresetName] = &[
         "mptcp-blest",
         "`mptcp` with BLEST, which keeps the window free for the fastest subflow",
         "`mptcp-blest` with N subflows",
+    ),
+    family(
+        "mptcp-dems",
+        "`mptcp` with DEMS, which sends from both ends of the data",
+        "`mptcp-dems` with N subflows",
     ),
     plain(
         "deadline-reinjection",
@@ -458,6 +468,7 @@ fn numbered(name: &str) -> Option<(Config, Vec<&'static str>)> {
         "mptcp" => Some((mptcp(count), MPTCP_PARTS.to_vec())),
         "mptcp-ecf" => Some((scheduled(count, Ecf::default()), ECF_PARTS.to_vec())),
         "mptcp-blest" => Some((scheduled(count, Blest), BLEST_PARTS.to_vec())),
+        "mptcp-dems" => Some((scheduled(count, Dems::default()), DEMS_PARTS.to_vec())),
         "fuso" => Some((fuso(count), FUSO_PARTS.to_vec())),
         "fuso-unmodified" => Some((fuso_unmodified(count), FUSO_UNMODIFIED_PARTS.to_vec())),
         "cofuso" => Some((cofuso(count, CoFuso::SIMULATION), COFUSO_PARTS.to_vec())),
@@ -631,6 +642,7 @@ mod tests {
             for family in [
                 "mptcp-ecf",
                 "mptcp-blest",
+                "mptcp-dems",
                 "fuso",
                 "fuso-unmodified",
                 "cofuso",
@@ -655,7 +667,7 @@ mod tests {
             };
             assert_eq!(names.iter().any(number), p.numbered.is_some(), "{}", p.name);
         }
-        assert_eq!(names.len(), PRESETS.len() + 8 * 8 + FIXED_RATES.len());
+        assert_eq!(names.len(), PRESETS.len() + 9 * 8 + FIXED_RATES.len());
         assert!(
             scattered::NAMES
                 .iter()

@@ -44,7 +44,14 @@ pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
     ),
     (
         "MPTCP with schedulers for unequal paths",
-        &["mptcp-ecf", "mptcp-ecf-N", "mptcp-blest", "mptcp-blest-N"],
+        &[
+            "mptcp-ecf",
+            "mptcp-ecf-N",
+            "mptcp-blest",
+            "mptcp-blest-N",
+            "mptcp-dems",
+            "mptcp-dems-N",
+        ],
     ),
     (
         "FUSO",
@@ -136,6 +143,10 @@ pub(super) const VARIANTS: &[Group] = &[
             (
                 "blest",
                 "keeps the peer's window free for the fastest subflow",
+            ),
+            (
+                "dems",
+                "sends the data from both ends until the subflows meet",
             ),
             ("earliest", "ECF that counts the repair of expected losses"),
         ],

@@ -213,7 +213,7 @@ impl Connection {
             established: self.connected,
             closed: self.teardown.closed,
             written: self.send.written.since_start(),
-            sent: self.send.nxt.since_start() - self.scheduling.assigned.total(),
+            sent: self.send.sent_bytes() - self.scheduling.assigned.total(),
             acknowledged: self.send.una.since_start(),
             received: self.recv.next().since_start(),
             total: self.totals(),

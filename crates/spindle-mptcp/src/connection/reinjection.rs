@@ -133,12 +133,17 @@ impl Connection {
     /// a subflow and never sent continue to wait for the next subflow.
     pub(super) fn reinject_all(&mut self) {
         self.scheduling.reinjections = Reinjections::default();
-        let mut at = self.send.una;
-        while let Some((offset, payload)) = self.send.sent_at(at) {
-            at = offset + payload.len() as u64;
-            self.steps.add(1);
-            if !self.scheduling.assigned.holds(offset) {
-                self.scheduling.reinjections.insert(offset, payload, None);
+        for from in [Some(self.send.una), self.send.tail_from()]
+            .into_iter()
+            .flatten()
+        {
+            let mut at = from;
+            while let Some((offset, payload)) = self.send.sent_at(at) {
+                at = offset + payload.len() as u64;
+                self.steps.add(1);
+                if !self.scheduling.assigned.holds(offset) {
+                    self.scheduling.reinjections.insert(offset, payload, None);
+                }
             }
         }
     }

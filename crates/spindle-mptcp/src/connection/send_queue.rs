@@ -45,10 +45,24 @@ impl Taken {
     }
 }
 
+/// Data that were sent from the end of what was written, while data before them were not sent yet.
+#[derive(Debug)]
+struct Tail {
+    /// Segments in the order of their offsets, without gaps.
+    sent: VecDeque<Taken>,
+    /// Offsets of their first byte, and of the byte after the last.
+    from: DataOffset,
+    end: DataOffset,
+    /// Data behind them. They are offered once all data before `from` were sent.
+    later: VecDeque<Payload>,
+}
+
 /// The send buffer.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
+    /// Data from [`Self::nxt`] to the tail, if there is one.
     unsent: VecDeque<Payload>,
+    tail: Option<Box<Tail>>,
     /// Data that were sent and are not acknowledged at the data level, in the order of their first
     /// transmission.
     unacked: VecDeque<Taken>,
@@ -78,9 +92,13 @@ impl SendQueue {
         self.unsent.front().into_iter().for_each(prefetch);
     }
 
-    /// Bytes written and not yet sent for the first time.
+    /// Bytes that may be sent for the first time: those that were written, or those before the tail.
+    #[inline]
     pub(crate) fn unsent_bytes(&self) -> u64 {
-        self.written - self.nxt
+        match &self.tail {
+            None => self.written - self.nxt,
+            Some(tail) => tail.from - self.nxt,
+        }
     }
 
     /// Bytes the buffer holds.
@@ -93,7 +111,8 @@ impl SendQueue {
 
     /// Number of pieces in the buffer.
     pub(crate) fn pieces(&self) -> usize {
-        self.unsent.len() + self.unacked.len()
+        let tail = self.tail.as_ref();
+        self.unsent.len() + self.unacked.len() + tail.map_or(0, |t| t.sent.len() + t.later.len())
     }
 
     /// Drops all data, because the connection has ended.
@@ -101,6 +120,7 @@ impl SendQueue {
         self.discarded = true;
         self.unsent = VecDeque::new();
         self.unacked = VecDeque::new();
+        self.tail = None;
     }
 
     /// Bytes that the peer's window allows.
@@ -114,13 +134,17 @@ impl SendQueue {
             return;
         }
         self.written += data.len() as u64;
-        if let (Some(Payload::Length(n)), Payload::Length(more)) = (self.unsent.back_mut(), &data)
+        let queue = match &mut self.tail {
+            None => &mut self.unsent,
+            Some(tail) => &mut tail.later,
+        };
+        if let (Some(Payload::Length(n)), Payload::Length(more)) = (queue.back_mut(), &data)
             && let Some(sum) = n.checked_add(*more)
         {
             *n = sum;
             return;
         }
-        self.unsent.push_back(data);
+        queue.push_back(data);
     }
 
     /// Bytes that can be taken at once without being copied, at least one segment of `unit` bytes. If the
@@ -151,7 +175,89 @@ impl SendQueue {
                 unit,
             });
         }
+        if self.tail.as_ref().is_some_and(|t| t.from == self.nxt) {
+            self.close_gap();
+        }
         (offset, payload)
+    }
+
+    /// Bytes that [`Self::take_last`] may take: those before the tail or, if there is none, those that the peer's window
+    /// allows.
+    pub(crate) fn last_bytes(&self) -> u64 {
+        match self.tail {
+            None => self.unsent_bytes().min(self.window()),
+            Some(_) => self.unsent_bytes(),
+        }
+    }
+
+    /// Takes the last `len` of the [bytes](Self::last_bytes) that will be sent for the first time. `len` is at most
+    /// their number, and not zero.
+    #[inline(never)] // only schedulers that send from the end
+    pub(crate) fn take_last(&mut self, len: usize) -> (DataOffset, Payload) {
+        let end = self.nxt + self.last_bytes();
+        let mut tail = self.tail.take().unwrap_or_else(|| {
+            let later = self.split_off(self.written - end);
+            Box::new(Tail {
+                sent: VecDeque::new(),
+                from: end,
+                end,
+                later,
+            })
+        });
+        let payload = join(self.split_off(len as u64).make_contiguous());
+        tail.from = end.saturating_sub(len as u64);
+        tail.sent.push_front(Taken {
+            offset: tail.from,
+            payload: payload.clone(),
+            unit: len,
+        });
+        let offset = tail.from;
+        self.tail = Some(tail);
+        if offset == self.nxt {
+            self.close_gap();
+        }
+        (offset, payload)
+    }
+
+    /// Removes the last `bytes` of the unsent data.
+    fn split_off(&mut self, bytes: u64) -> VecDeque<Payload> {
+        let (mut left, mut last) = (bytes, VecDeque::new());
+        while left > 0 {
+            let Some(back) = self.unsent.pop_back() else {
+                break;
+            };
+            let n = back.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            if n < back.len() {
+                self.unsent.push_back(back.slice(0, back.len() - n));
+            }
+            last.push_front(back.slice(back.len() - n, n));
+            left -= n as u64;
+        }
+        last
+    }
+
+    /// All data before the tail were sent: it follows them.
+    fn close_gap(&mut self) {
+        if let Some(tail) = self.tail.take() {
+            self.nxt = tail.end;
+            self.unacked.extend(tail.sent);
+            self.unsent = tail.later;
+        }
+    }
+
+    /// Bytes that were sent for the first time.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.written.since_start() - self.unsent_bytes() - self.later_bytes()
+    }
+
+    /// Bytes that wait for all data before the tail.
+    fn later_bytes(&self) -> u64 {
+        self.tail.as_ref().map_or(0, |t| self.written - t.end)
+    }
+
+    /// The offset of the first byte of the tail, if there is one.
+    pub(crate) fn tail_from(&self) -> Option<DataOffset> {
+        self.tail.as_ref().map(|t| t.from)
     }
 
     fn take_payload(&mut self, len: usize) -> Payload {
@@ -190,8 +296,12 @@ impl SendQueue {
 
     /// The sent segment that begins at or contains `offset`, if it is not acknowledged yet.
     pub(crate) fn sent_at(&self, offset: DataOffset) -> Option<(DataOffset, Payload)> {
-        let i = self.unacked.partition_point(|t| t.end() <= offset);
-        let taken = self.unacked.get(i).filter(|t| t.offset <= offset)?;
+        let sent = match &self.tail {
+            Some(tail) if offset >= tail.from => &tail.sent,
+            _ => &self.unacked,
+        };
+        let i = sent.partition_point(|t| t.end() <= offset);
+        let taken = sent.get(i).filter(|t| t.offset <= offset)?;
         let inside = (offset - taken.offset) as usize;
         let at = inside - inside % taken.unit;
         let len = taken.unit.min(taken.payload.len() - at);
@@ -259,6 +369,68 @@ mod tests {
                 prop_assert_eq!(q.sent_at(offset).map(|s| s.0), Some(offset));
             }
             prop_assert_eq!(&out[..], &all[..out.len()]);
+        }
+    }
+
+    /// Takes bytes from both ends while more are written, and acknowledges what is complete.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write(Vec<u8>),
+        First(usize),
+        Last(usize),
+        Open(u64),
+        Acknowledge(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 1..60).prop_map(Step::Write),
+            (1usize..40).prop_map(Step::First),
+            (1usize..40).prop_map(Step::Last),
+            (1u64..100).prop_map(Step::Open),
+            (0u64..50).prop_map(Step::Acknowledge),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_taken_from_both_ends_come_out_once_in_their_places(steps in prop::collection::vec(step(), 1..120)) {
+            let mut q = SendQueue { right_edge: DataOffset(60), ..SendQueue::default() };
+            let (mut written, mut sent) = (Vec::new(), Vec::new());
+            for step in steps {
+                let taken = match step {
+                    Step::Write(data) => {
+                        written.extend_from_slice(&data);
+                        sent.resize(written.len(), false);
+                        q.write(Payload::from(data));
+                        None
+                    }
+                    Step::First(len) => {
+                        let len = len.min(q.unsent_bytes().min(q.window()) as usize);
+                        (len > 0).then(|| q.take(len, len))
+                    }
+                    Step::Last(len) => {
+                        let len = len.min(q.last_bytes() as usize);
+                        (len > 0).then(|| q.take_last(len))
+                    }
+                    Step::Open(more) => { q.right_edge += more; None }
+                    Step::Acknowledge(more) => { q.acknowledge(q.una + more); None }
+                };
+                if let Some((offset, payload)) = taken {
+                    let at = offset.0 as usize..offset.0 as usize + payload.len();
+                    prop_assert!(offset + payload.len() as u64 <= q.right_edge, "inside the window");
+                    let Payload::Bytes(bytes) = &payload else { panic!("bytes stay bytes") };
+                    prop_assert_eq!(&bytes[..], &written[at.clone()]);
+                    prop_assert!(sent[at.clone()].iter().all(|s| !s), "only once");
+                    sent[at].fill(true);
+                    prop_assert_eq!(q.sent_at(offset), Some((offset, payload)));
+                }
+                let first_unsent = sent.iter().position(|s| !s).unwrap_or(sent.len());
+                prop_assert_eq!(q.nxt, DataOffset(first_unsent as u64));
+                prop_assert!(q.una <= q.nxt && q.nxt <= q.written);
+                let gap = q.tail_from().map_or(q.written, |from| from) - q.nxt;
+                prop_assert_eq!(q.unsent_bytes(), gap);
+            }
         }
     }
 

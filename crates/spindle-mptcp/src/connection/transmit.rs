@@ -11,7 +11,7 @@ use super::Connection;
 use super::subflow_table::{Marks, SubflowSummary};
 use super::trace::TraceKind;
 use crate::recovery::{SegmentView, SentView, Trigger, Window};
-use crate::scheduler::{Assignment, Candidate};
+use crate::scheduler::{Assignment, Candidate, Portion};
 use crate::subflow::output::OutputContext;
 use crate::subflow::scoreboard::SentMap;
 use crate::subflow::sender::SendKind;
@@ -503,13 +503,12 @@ impl Connection {
             return None;
         }
         self.find_candidates(now);
-        let Assignment {
-            subflow,
-            again_from,
-        } = self.ask_scheduler(now, self.send.unsent_bytes())?;
+        let Assignment { subflow, portion } = self.ask_scheduler(now, self.send.unsent_bytes())?;
         let i = self.index(subflow)?;
-        if let Some(from) = again_from {
-            return self.put_again(now, i, from, next);
+        match portion {
+            Portion::Again(from) => return self.put_again(now, i, from, next),
+            Portion::Last if self.may_send_last() => return self.put_last(now, i, next),
+            Portion::Next | Portion::Last => {}
         }
         if let Some(len) = self.mtu_probe_len(now, i) {
             return Some(self.put_mtu_probe(now, i, len, next));
@@ -550,6 +549,23 @@ impl Connection {
             return None;
         }
         Some(self.put_on(now, i, (offset, payload), Purpose::AGAIN, next))
+    }
+
+    /// Whether data may be sent out of order over all subflows together: this connection can no longer become plain TCP.
+    fn may_send_last(&self) -> bool {
+        self.multipath().is_some_and(|m| m.apart)
+    }
+
+    /// Sends a segment from the end of the new data on subflow `i`.
+    #[inline(never)] // only schedulers that send from the end
+    fn put_last(&mut self, now: Instant, i: usize, next: &mut Segment) -> Option<SubflowId> {
+        let most = self.most_new(i).min(self.subflows[i].tx.window_room());
+        let len = most.min(self.send.last_bytes());
+        if len == 0 || !self.subflows[i].tx.may_send(len) {
+            return None;
+        }
+        let last = self.send.take_last(len as usize);
+        Some(self.put_on(now, i, last, Purpose::NEW, next))
     }
 
     /// Lists the subflows that may take new data, regular ones before backups.

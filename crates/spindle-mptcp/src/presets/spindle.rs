@@ -20,7 +20,7 @@ const PARTS: &[&str] = &[
     "path entropy: `reps`, a flow label for each packet, so that switches spread a subflow over all paths",
     "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
-    "recovery: `priced-copies`, late segments over another path, others if the expected gain exceeds the price; at most 4 % of segments, 8 % on paths that lose 5 % and more",
+    "recovery: `priced-copies`, late segments over another path, others if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
 ];
 

@@ -539,7 +539,7 @@ const OTHERS: &[Other] = others! {
         |c| coding(c, |s| s.hold = Some(HOLD));
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
-    "priced-copies", "recovery: late segments over another path, others if the expected gain exceeds the price; at most 4 % of segments, 8 % on paths that lose 5 % and more (docs/spindle.md)",
+    "priced-copies", "recovery: late segments over another path, others if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more (docs/spindle.md)",
         with_priced_copies;
     "raced-syn", "the SYN is sent from all local addresses at once, and the first answer decides where the connection begins (docs/spindle.md)",
         |c| multipath(c, |m| m.syn_race = Some(Duration::ZERO));

@@ -34,7 +34,7 @@ pub struct PricedCopies {
     pub lossy_share: f64,
     /// The [loss estimate](SubflowView::loss) from which a path loses much. 0.05 by default (our choice).
     pub lossy_from: f64,
-    /// Copies that are allowed from the beginning. 2 by default (our choice).
+    /// Copies that are allowed from the beginning, so that short connections have some. 8 by default (our choice).
     pub free: f64,
     /// Which segments may be copied.
     pub eligibility: Eligibility,
@@ -47,7 +47,7 @@ impl Default for PricedCopies {
             share: 0.04,
             lossy_share: 0.08,
             lossy_from: 0.05,
-            free: 2.0,
+            free: 8.0,
             eligibility: Eligibility::default(),
         }
     }
@@ -269,11 +269,11 @@ mod tests {
                 .take_while(|_| policy.on_opportunity(&v) == COPY)
                 .count()
         };
-        // 2 + 4 % of 380 = 17.2.
-        assert_eq!(copies(6, 0), 17);
-        // 2 + 8 % of 190 + 4 % of 190 = 24.8 with a loss of 5 %.
-        assert_eq!(copies(10, 0), 24);
-        assert_eq!(copies(10, 49), 34, "late: 10 more, as many as were lost");
+        // 8 + 4 % of 380 = 23.2.
+        assert_eq!(copies(6, 0), 23);
+        // 8 + 8 % of 190 + 4 % of 190 = 30.8 with a loss of 5 %.
+        assert_eq!(copies(10, 0), 30);
+        assert_eq!(copies(10, 49), 40, "late: 10 more, as many as were lost");
         assert_eq!(copies(10, 50), 1000, "the path no longer answers");
     }
 

@@ -111,7 +111,7 @@ mod tests {
 
     const SLOW: Decision = Decision::Assign(super::super::Assignment {
         subflow: SubflowId(1),
-        again_from: None,
+        portion: super::super::Portion::Next,
     });
 
     fn scheduler(lambda: u64) -> BlestScheduler {

@@ -129,11 +129,11 @@ mod tests {
 
     const FAST: Decision = Decision::Assign(super::super::Assignment {
         subflow: SubflowId(0),
-        again_from: None,
+        portion: super::super::Portion::Next,
     });
     const SLOW: Decision = Decision::Assign(super::super::Assignment {
         subflow: SubflowId(1),
-        again_from: None,
+        portion: super::super::Portion::Next,
     });
 
     /// What a new scheduler decides if a subflow of 20 ms is full and one of `rtt_s` milliseconds has room, each

@@ -5,6 +5,7 @@
 //! same two traits.
 
 mod blest;
+mod dems;
 mod earliest;
 mod ecf;
 mod linger;
@@ -23,6 +24,7 @@ static BUILT_IN: LazyLock<Vec<Arc<dyn SchedulerFactory>>> = LazyLock::new(|| {
         Arc::new(ecf::Ecf::default()),
         Arc::new(blest::Blest),
         Arc::new(earliest::Earliest::default()),
+        Arc::new(dems::Dems::default()),
     ]
 });
 
@@ -30,6 +32,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
 
 pub use blest::Blest;
+pub use dems::Dems;
 pub use earliest::Earliest;
 pub use ecf::Ecf;
 pub use linger::Linger;
@@ -52,8 +55,21 @@ pub fn built_in() -> &'static [Arc<dyn SchedulerFactory>] {
 pub struct Assignment {
     /// The subflow.
     pub subflow: SubflowId,
-    /// Send data again that were sent before, from this offset. `None` for the next new data.
-    pub again_from: Option<DataOffset>,
+    /// The data.
+    pub portion: Portion,
+}
+
+/// Which data an [`Assignment`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// The next new data.
+    Next,
+    /// The last of the new data: a segment from the end of [`View::unsent`]. Data that are written later wait until all
+    /// data before this segment were sent. As long as the connection might have to continue as plain TCP, which needs data
+    /// in order (RFC 8684, section 3.7), these are the next data instead.
+    Last,
+    /// Data that were sent before, from this offset.
+    Again(DataOffset),
 }
 
 impl Assignment {
@@ -61,7 +77,7 @@ impl Assignment {
     pub fn new_data(subflow: SubflowId) -> Self {
         Self {
             subflow,
-            again_from: None,
+            portion: Portion::Next,
         }
     }
 }
@@ -159,7 +175,8 @@ mod tests {
                 "linger",
                 "ecf",
                 "blest",
-                "earliest"
+                "earliest",
+                "dems"
             ]
         );
         assert!(built_in().iter().all(|s| !s.summary().is_empty()));

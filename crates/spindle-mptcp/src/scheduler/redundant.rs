@@ -1,6 +1,6 @@
 //! Every byte on every subflow.
 
-use super::{Assignment, Decision, Scheduler, SchedulerFactory, View};
+use super::{Assignment, Decision, Portion, Scheduler, SchedulerFactory, View};
 
 /// Every byte on every subflow: "redundant".
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl Scheduler for Redundant {
         if let Some(c) = behind {
             return Decision::Assign(Assignment {
                 subflow: c.id,
-                again_from: Some(c.carried_to.max(acked)),
+                portion: Portion::Again(c.carried_to.max(acked)),
             });
         }
         let first = view.candidates.first().filter(|_| view.unsent > 0);
@@ -63,7 +63,7 @@ mod tests {
         let again = |from| {
             Decision::Assign(Assignment {
                 subflow: SubflowId(1),
-                again_from: Some(DataOffset(from)),
+                portion: Portion::Again(DataOffset(from)),
             })
         };
         assert_eq!(s.pick(&acked(0)), again(1000));
