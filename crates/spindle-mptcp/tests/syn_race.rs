@@ -164,9 +164,18 @@ fn rival_of_a_refused_syn_goes_on_and_the_last_refusal_ends_the_connection() {
     b.push(refusal(&out[0]));
     assert_eq!(subflows(&b).1, [SubflowEnd::Refused(None)]);
     assert_eq!(events(&mut b), []);
-    let (_, third) = answer(&mut b, &out[1], Some(PEER_KEY));
+    let (flow, third) = answer(&mut b, &out[1], Some(PEER_KEY));
     assert_eq!(third[0].src.addr, second());
     assert_eq!(subflows(&b).0, [(second(), 0)]);
+    let confirmed = b.data_ack(&flow, 0);
+    let joins = b.push(confirmed);
+    assert!(
+        joins
+            .iter()
+            .any(|s| join_of(s).is_some() && s.src.addr == here().addr)
+    );
+    // The two subflows have places of their own in the coupling of their windows.
+    assert_eq!(subflows(&b).0, [(second(), 0), (here().addr, 1)]);
 
     let (mut b, out) = connecting(racing(FullMesh, Duration::ZERO));
     b.push(refusal(&out[1]));

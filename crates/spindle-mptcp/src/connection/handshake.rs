@@ -189,7 +189,7 @@ impl Connection {
     }
 
     /// Whether subflows of this local address are backups.
-    pub(super) fn is_backup_address(&self, inside: IpAddr) -> bool {
+    pub(crate) fn is_backup_address(&self, inside: IpAddr) -> bool {
         let multipath = self.config.multipath.as_ref();
         let outside = self.paths.outside(inside);
         multipath.is_some_and(|m| m.backup_addresses.contains(&outside))

@@ -347,10 +347,10 @@ impl SubflowTable {
         self.refresh();
     }
 
-    /// Gives the subflow at `i`, which is not established, the identifier of the first subflow, which no longer exists.
+    /// [`Subflow::become_first`] for the subflow at `i`.
     #[cold] // the handshake
     pub(super) fn make_first(&mut self, i: usize) {
-        self[i].id = SubflowId::FIRST;
+        self[i].become_first();
         self.refresh();
     }
 

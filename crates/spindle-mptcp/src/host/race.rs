@@ -3,6 +3,8 @@
 use spindle_units::{Duration, Instant};
 
 use super::{PathHistory, Stack};
+use crate::connection::Connection;
+use crate::subflow::Subflow;
 use crate::types::SubflowId;
 
 /// The path that the application asked for goes first unless a first flight takes so many times less on another one
@@ -17,27 +19,32 @@ impl Stack {
                 break;
             }
         }
-        let favourite = self.favourite(now, slot);
-        let Some(c) = self.table.connection_mut(slot) else {
+        let raced = |c: &Connection| c.subflows.len() > 1;
+        if !self.table.connection(slot).is_some_and(raced) {
             return;
-        };
-        if c.subflows.len() > 1 {
+        }
+        let favourite = self.favourite(now, slot);
+        if let Some(c) = self.table.connection_mut(slot) {
             let (first, after) = favourite.unwrap_or((SubflowId::FIRST, c.race_interval()));
             c.start_race(now, first, after);
         }
     }
 
     /// The subflow whose SYN is sent first, and the time after which its answer is late. `None` if the stack remembers
-    /// nothing about the path that the application asked for.
+    /// nothing about the path that the application asked for. A backup is never preferred to it.
     fn favourite(&self, now: Instant, slot: u32) -> Option<(SubflowId, Duration)> {
-        let subflows = &self.table.connection(slot)?.subflows;
-        let mut known = subflows.iter().filter_map(|s| {
-            let history = self.path_history(now, s.local.addr, s.remote.addr)?;
-            Some((s.id, history))
-        });
-        let planned = known.next().filter(|(id, _)| *id == SubflowId::FIRST)?;
+        let c = self.table.connection(slot)?;
+        let history = |s: &Subflow| {
+            let known = self.path_history(now, s.local.addr, s.remote.addr)?;
+            Some((s.id, known))
+        };
+        let mut subflows = c.subflows.iter();
+        let planned = subflows.next().and_then(history)?;
         let time = |h: &PathHistory| h.first_flight();
-        let best = known.min_by_key(|(_, history)| time(history));
+        let best = subflows
+            .filter(|s| !c.is_backup_address(s.local.addr))
+            .filter_map(history)
+            .min_by_key(|(_, history)| time(history));
         let clearly = |(_, history): &(SubflowId, PathHistory)| {
             time(history).as_nanos() as f64 * CLEARLY_LESS < time(&planned.1).as_nanos() as f64
         };

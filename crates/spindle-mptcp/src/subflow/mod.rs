@@ -285,6 +285,12 @@ impl Subflow {
         self.tx.exchange_place(&mut other.tx);
     }
 
+    /// The subflow, which is not established, gets the identifier of the first subflow, which no longer exists.
+    pub(crate) fn become_first(&mut self) {
+        self.id = SubflowId::FIRST;
+        self.tx.take_place(SubflowId::FIRST.number());
+    }
+
     /// Prefetches memory that the subflow points to and that processing a segment will need.
     #[inline]
     pub(crate) fn prefetch(&self) {

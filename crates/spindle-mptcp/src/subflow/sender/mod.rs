@@ -278,6 +278,12 @@ impl Sender {
         std::mem::swap(&mut self.restart_window, &mut other.restart_window);
     }
 
+    /// The sender, which has sent nothing, gets place `row` in the coupling.
+    pub(crate) fn take_place(&mut self, row: usize) {
+        self.coupling.row = row;
+        self.cc = controller(&self.config, self.mss, self.cc.cwnd(), row);
+    }
+
     /// From now on the sender uses this configuration and is not coupled with other subflows. Must be called
     /// before data are sent.
     pub(crate) fn adopt(&mut self, config: Arc<Config>) {
