@@ -162,6 +162,16 @@ pub(super) const VARIANTS: &[Group] = &[
         ],
     ),
     group(
+        "first path",
+        &[
+            (
+                "raced-syn",
+                "SYNs from all addresses; the first answer decides",
+            ),
+            ("no-race", "the SYN is sent from one address"),
+        ],
+    ),
+    group(
         "congestion control",
         &[
             ("reno", "Reno, uncoupled"),
