@@ -84,7 +84,7 @@ impl Connection {
             }
             for i in 0..self.subflows.len() {
                 if self.subflows[i].id != first && is_backup(self, i) == backup {
-                    at = at + after;
+                    at += after;
                     self.subflows[i].hold_syn(now, at);
                 }
             }
