@@ -6,13 +6,10 @@ mod peer;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use peer::budget::Budget;
-use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn, there};
+use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn};
 use spindle_mptcp::path_manager::{Endpoints, FullMesh, PathManager};
-use spindle_mptcp::{
-    CloseReason, Config, Event, Stack, StackConfig, SubflowEnd, SubflowId, keys, preset,
-};
-use spindle_units::{Duration, Instant};
+use spindle_mptcp::{CloseReason, Config, Event, StackConfig, SubflowEnd, SubflowId, keys, preset};
+use spindle_units::Duration;
 use spindle_wire::{Flags, MpCapable, MpJoin, Payload, Segment};
 
 fn second() -> IpAddr {
@@ -34,19 +31,7 @@ fn connecting(config: Config) -> (Bench, Vec<Segment>) {
         addresses,
         ..StackConfig::default()
     };
-    let mut bench = Bench {
-        stack: Stack::deterministic(stack, 0),
-        now: Instant::ZERO + Duration::from_secs(1),
-        handle: None,
-        key: 0,
-        budget: Budget::default(),
-    };
-    let handle = bench
-        .stack
-        .connect(bench.now, here(), there(), Arc::new(config));
-    bench.handle = Some(handle.unwrap());
-    let out = bench.drain();
-    (bench, out)
+    Bench::opening(config, stack)
 }
 
 fn offer(seg: &Segment) -> Option<MpCapable> {

@@ -212,7 +212,7 @@ pub struct EndedSubflow {
     pub sent: u64,
     /// Of these, retransmissions.
     pub retransmitted: u64,
-    /// Bytes of the peer's data that arrived on it, in units of its full segments.
+    /// The peer's data that arrived on it in order, in full segments.
     pub received: u64,
     /// Segments that arrived so late that they were retransmissions of lost ones.
     pub repaired: u64,

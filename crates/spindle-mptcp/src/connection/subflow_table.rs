@@ -332,8 +332,8 @@ impl SubflowTable {
         self.all.push(s);
     }
 
-    /// Moves the subflow at `i` to the beginning, with the identifier of the first subflow. The two may not be
-    /// established.
+    /// Moves the subflow at `i` to the beginning, with the identifier of the first subflow. Neither of the two may
+    /// be established.
     #[cold] // the handshake
     pub(super) fn promote(&mut self, i: usize) {
         let [first, promoted] = match self.all.get_disjoint_mut([0, i]) {

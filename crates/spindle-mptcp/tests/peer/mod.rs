@@ -186,8 +186,8 @@ impl Bench {
         panic!("a thousand timers and nothing sent");
     }
 
-    /// A connection opened by the stack: its SYN, and the peer's flow that would answer it.
-    pub(crate) fn connecting(config: Config, stack: StackConfig) -> (Self, Flow, Segment) {
+    /// A connection opened by the stack, and what it sends at once.
+    pub(crate) fn opening(config: Config, stack: StackConfig) -> (Self, Vec<Segment>) {
         let mut bench = Self {
             stack: Stack::deterministic(stack, 0),
             now: Instant::ZERO + Duration::from_secs(1),
@@ -200,6 +200,12 @@ impl Bench {
             .connect(bench.now, here(), there(), Arc::new(config));
         bench.handle = Some(handle.unwrap());
         let out = bench.drain();
+        (bench, out)
+    }
+
+    /// A connection opened by the stack: its SYN, and the peer's flow that would answer it.
+    pub(crate) fn connecting(config: Config, stack: StackConfig) -> (Self, Flow, Segment) {
+        let (bench, out) = Self::opening(config, stack);
         assert_eq!(out.len(), 1, "{out:?}");
         let mut flow = Flow::new(here(), there(), 5000, out[0].seq);
         flow.take(&out);
