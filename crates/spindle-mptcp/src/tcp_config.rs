@@ -44,8 +44,9 @@ pub struct TcpConfig {
     /// by default.
     pub mtu_probing: bool,
     /// Pacing: segments that the window allows are sent at a rate of 2.0 cwnd per smoothed RTT in slow start
-    /// and 1.2 cwnd per smoothed RTT afterwards (as in Linux), not all at once. They are not paced if the whole
-    /// window takes less than a millisecond at that rate. Off by default.
+    /// and 1.2 cwnd per smoothed RTT afterwards (as in Linux), not all at once. After a pause ten segments leave at
+    /// once (RFC 9002, section 7.7). They are not paced if the whole window takes less than a millisecond at that rate.
+    /// Off by default.
     pub pacing: bool,
     /// Payload bytes of a subflow that may wait in the host's egress queue. Further data that the window would
     /// allow are held back until some of these bytes have left (Linux: `tcp_limit_output_bytes`). The driver of
