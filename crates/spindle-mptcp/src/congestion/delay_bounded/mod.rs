@@ -1,6 +1,7 @@
 //! A window that is bounded by the delay of the queue that it builds.
 
 mod base;
+mod capacity;
 mod losses;
 
 use spindle_units::{Duration, Instant};
@@ -10,6 +11,7 @@ use super::hystart::{self, Round};
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
 use base::Base;
+use capacity::Capacity;
 use losses::Losses;
 
 /// A controller that keeps the queue short: "delay-bounded".
@@ -21,6 +23,11 @@ use losses::Losses;
 ///   drains then, so that flows that begin later measure the path's own round-trip time as well;
 /// - grows if the delay is below the target: it doubles in slow start, and later grows by a step that doubles
 ///   while the delay stays below half of the target, as Copa's velocity (Arun and Balakrishnan, NSDI 2018).
+///
+/// **Several flows on one path** have a longer target: half of their number times as long, at most
+/// [`Self::most_flows`] times. The number is what the path carries in a round trip, as the first flight shows it, over
+/// the window. The flow with the smaller window therefore has the longer target, and windows become equal, as by the
+/// flow scaling of Swift.
 ///
 /// **A loss without a queue is not congestion.** It does not reduce the window unless more than [`Self::most_loss`] of
 /// the segments are lost. A queue that is shorter than half of the target may overflow without being noticed, so
@@ -41,6 +48,8 @@ pub struct DelayBounded {
     /// The target as a share of the path's smallest round-trip time. 1/4 by default: a request waits for long
     /// flows for at most a quarter of a round trip more.
     pub target_share: f64,
+    /// Largest factor of the target if several flows share the path. 3 by default.
+    pub most_flows: f64,
     /// Rounds with a long delay after which CUBIC sets the window. 6 by default; Copa waits for 5 round trips.
     pub patience: u32,
     /// Largest share of lost segments that is not congestion. 0.15 by default.
@@ -52,6 +61,7 @@ impl Default for DelayBounded {
         Self {
             least_target: Duration::from_micros(50),
             target_share: 0.25,
+            most_flows: 3.0,
             patience: 6,
             most_loss: 0.15,
         }
@@ -83,6 +93,7 @@ impl DelayBounded {
             cubic: CubicController::new(p),
             subflow: p.subflow,
             base: Base::default(),
+            capacity: Capacity::default(),
             round: Round::default(),
             limited: false,
             losses: Losses::default(),
@@ -100,6 +111,9 @@ impl DelayBounded {
     }
 }
 
+/// The target's factor for each flow on the path. Below 1, because a flight may be measured as faster than it was, and
+/// because a window that grows is smaller than what the path carries (our choice).
+const TARGET_PER_FLOW: f64 = 0.5;
 /// The factor of the window after an ECN echo (RFC 8511, section 4: beta of Alternative Backoff with ECN for CUBIC).
 const BETA_ECN: f64 = 0.85;
 /// The factor of the window after a loss with a queue (RFC 9438, section 4.6).
@@ -136,6 +150,7 @@ struct DelayBoundedController {
     cubic: CubicController,
     subflow: usize,
     base: Base,
+    capacity: Capacity,
     round: Round,
     /// cwnd limited the sender in this round.
     limited: bool,
@@ -164,7 +179,10 @@ struct DelayBoundedController {
 impl DelayBoundedController {
     fn target(&self, base: Duration) -> Duration {
         let share = base.as_nanos() as f64 * self.settings.target_share;
-        Duration::from_nanos(share as u64).max(self.settings.least_target)
+        let one = share.max(self.settings.least_target.as_nanos() as f64);
+        let flows = self.capacity.bytes_in(base).unwrap_or(0.0) / self.window().cwnd() as f64;
+        let factor = (flows * TARGET_PER_FLOW).clamp(1.0, self.settings.most_flows.max(1.0));
+        Duration::from_nanos((one * factor) as u64)
     }
 
     /// Whether the queue was long when the last segments were acknowledged. Unknown counts as long.
@@ -197,6 +215,7 @@ impl DelayBoundedController {
     fn end_round(&mut self, s: &AckSample, grown: bool) {
         let smallest = self.round.current_min;
         self.round.begin_next(s.next);
+        self.capacity.end_round(s.losses);
         self.losses.end_round(s.losses, self.window().mss());
         self.untried = self.untried.saturating_add(1);
         let limited = std::mem::take(&mut self.limited);
@@ -358,6 +377,7 @@ impl Congestion for DelayBoundedController {
         if let Some(rtt) = sample.rtt {
             self.base.on_sample(sample.now, rtt);
         }
+        self.capacity.on_ack(sample);
         let over = self.round.on_ack(sample);
         self.limited |= sample.cwnd_limited;
         let in_slow_start = self.window().in_slow_start();
@@ -417,6 +437,7 @@ impl Congestion for DelayBoundedController {
     fn on_return(&mut self) {
         self.cubic.on_return();
         self.base = Base::default();
+        self.capacity = Capacity::default();
         self.queue = None;
     }
 
@@ -581,6 +602,29 @@ mod tests {
         let cwnd = b.path.cc.cwnd();
         b.path.timeout();
         assert!(b.path.cc.ssthresh() < cwnd);
+    }
+
+    #[test]
+    fn target_is_longer_if_the_path_carries_more_than_twice_the_window() {
+        let mut cc = DelayBounded::default().controller(&parameters());
+        let base = Duration::from_millis(20);
+        let mut target_of = |segments: u64| {
+            cc.capacity = Capacity::default();
+            // In 20 ms the slowest link sends 200 segments.
+            for i in 0..10 {
+                let mut s = super::super::tests::sample(MSS);
+                let rtt = base + Duration::from_micros(100) * i;
+                (s.now, s.rtt) = (Instant::ZERO + rtt, Some(rtt));
+                cc.capacity.on_ack(&s);
+            }
+            cc.capacity.end_round(0);
+            cc.window_mut().set_cwnd(segments * MSS);
+            cc.target(base).as_micros()
+        };
+        assert_eq!(
+            [200, 100, 50, 10].map(&mut target_of),
+            [5_000, 5_000, 10_000, 15_000]
+        );
     }
 
     #[test]
