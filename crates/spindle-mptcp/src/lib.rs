@@ -77,7 +77,7 @@ pub use presets::{
     preset_names, variant, variants,
 };
 pub use subflow::TcpState;
-pub use subflow::sender::{SendCounters, SendKind};
+pub use subflow::sender::{CarriedWindow, SendCounters, SendKind};
 pub use tcp_config::{
     DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor,
     SlowStart, TailLossProbe, TcpConfig, WindowLimits,

@@ -1,4 +1,4 @@
-//! The memory of paths (RFC 9040, section 6): a connection starts with half of the window of an earlier one.
+//! The memory of paths (RFC 9040, section 6): a connection starts with the window that an earlier one filled.
 
 use std::sync::Arc;
 
@@ -108,7 +108,12 @@ impl Pair {
 
     /// The server sends a response. Returns the number of segments of its first flight.
     fn first_flight(&mut self, server: Handle) -> usize {
-        let data = Payload::from(vec![7; RESPONSE]);
+        self.first_flight_of(server, RESPONSE)
+    }
+
+    /// The same for a response of this many bytes.
+    fn first_flight_of(&mut self, server: Handle, bytes: usize) -> usize {
+        let data = Payload::from(vec![7; bytes]);
         self.server.send(self.now, server, data).unwrap();
         let flight = Self::sent(&mut self.server, self.now);
         let segments = flight.iter().filter(|p| !p.payload().is_empty()).count();
@@ -132,8 +137,13 @@ impl Pair {
 
     /// A connection from its SYN to its end. Returns the number of segments of its first flight.
     fn fetch(&mut self) -> usize {
+        self.fetch_of(RESPONSE)
+    }
+
+    /// The same with a response of this many bytes.
+    fn fetch_of(&mut self, bytes: usize) -> usize {
         let ends = self.open("10.0.0.1:0");
-        let flight = self.first_flight(ends.1);
+        let flight = self.first_flight_of(ends.1, bytes);
         self.close(ends);
         flight
     }
@@ -147,6 +157,29 @@ fn connection_starts_with_a_larger_window_after_one_that_ended_in_order() {
     assert!((2 * INITIAL..=MOST).contains(&second), "{second} segments");
     let third = pair.fetch();
     assert!((second..=MOST).contains(&third), "{third} segments");
+}
+
+/// A record was halved by each connection, even if it sent one segment.
+#[test]
+fn connection_that_does_not_fill_the_window_leaves_it_to_the_next_one() {
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    for _ in 0..5 {
+        assert_eq!(pair.fetch_of(1000), 1);
+    }
+    let flight = pair.fetch();
+    assert!((2 * INITIAL..=MOST).contains(&flight), "{flight} segments");
+}
+
+#[test]
+fn record_expires_although_connections_that_do_not_fill_the_window_use_it() {
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    for _ in 0..5 {
+        pair.pass(Duration::from_secs(121));
+        pair.fetch_of(1000);
+    }
+    assert_eq!(pair.fetch(), INITIAL);
 }
 
 /// The next connection may come before the subflows of the last one have ended.
@@ -183,6 +216,19 @@ fn one_of_two_connections_at_a_time_starts_with_the_larger_window() {
     let (first, second) = (pair.open("10.0.0.1:0"), pair.open("10.0.0.1:0"));
     assert!(pair.first_flight(first.1) > INITIAL);
     assert_eq!(pair.first_flight(second.1), INITIAL);
+}
+
+/// The connection with the initial window ends last.
+#[test]
+fn connection_with_a_smaller_window_does_not_replace_the_record() {
+    let mut pair = Pair::new(4);
+    pair.fetch();
+    let (first, second) = (pair.open("10.0.0.1:0"), pair.open("10.0.0.1:0"));
+    pair.first_flight(first.1);
+    pair.close(first);
+    assert_eq!(pair.first_flight_of(second.1, 1000), 1);
+    pair.close(second);
+    assert!(pair.fetch() > INITIAL);
 }
 
 #[test]

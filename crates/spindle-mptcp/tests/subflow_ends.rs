@@ -54,7 +54,7 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
         established: true,
         at: b.now,
         end: SubflowEnd::PeerReset(Some(why)),
-        window: ended(&b)[0].window,
+        carried: ended(&b)[0].carried,
         rtt: ended(&b)[0].rtt,
         sent: 0,
         retransmitted: 0,

@@ -8,7 +8,7 @@ use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
 
 use super::info::add_counters;
 use super::{CloseReason, Connection, PathError};
-use crate::subflow::sender::SendCounters;
+use crate::subflow::sender::{CarriedWindow, SendCounters};
 use crate::subflow::{Origin, Subflow};
 use crate::types::SubflowId;
 
@@ -204,8 +204,8 @@ pub struct EndedSubflow {
     pub at: Instant,
     /// Why it ended.
     pub end: SubflowEnd,
-    /// Its congestion window at that time, in bytes.
-    pub window: u64,
+    /// The window that its path has carried.
+    pub carried: CarriedWindow,
     /// Its smoothed round-trip time and the variation (RFC 6298, section 2), if measured.
     pub rtt: Option<(Duration, Duration)>,
     /// Data segments that it sent, of every kind.
@@ -305,7 +305,7 @@ impl Connection {
             established,
             at: now,
             end,
-            window: s.tx.cc.cwnd(),
+            carried: s.tx.carried_window(now),
             rtt: s.tx.rtt.estimate(),
             sent: s.tx.counters.segments,
             retransmitted: s.tx.counters.retransmissions,

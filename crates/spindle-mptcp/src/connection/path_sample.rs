@@ -3,10 +3,11 @@
 
 use std::net::IpAddr;
 
-use spindle_units::Duration;
+use spindle_units::{Duration, Instant};
 
 use super::Connection;
 use super::ended::SubflowEnd;
+use crate::subflow::sender::CarriedWindow;
 use crate::types::{SubflowId, SubflowPosition};
 
 /// The two addresses of a path: local and remote.
@@ -16,8 +17,7 @@ pub(crate) type Path = (IpAddr, IpAddr);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathSample {
     pub(crate) path: Path,
-    /// Its congestion window in bytes.
-    pub(crate) window: u64,
+    pub(crate) window: CarriedWindow,
     /// Smoothed RTT and its variation, if measured.
     pub(crate) rtt: Option<(Duration, Duration)>,
     /// Data segments sent, of every kind, and how many of them were retransmissions.
@@ -44,18 +44,22 @@ impl Connection {
         Some((s.local.addr, s.remote.addr))
     }
 
-    /// Lets subflow `id` start with `window` bytes, at most `most` segments, if that is more than its initial window.
+    /// Lets subflow `id` start with this window, at most `most` segments, if that is more than its initial window.
     /// Nothing changes if its SYN was retransmitted (RFC 6928, section 2) or if it has sent data.
     #[cold] // the handshake
-    pub(crate) fn start_with_window(&mut self, id: SubflowId, window: u64, most: u64) {
+    pub(crate) fn start_with_window(&mut self, id: SubflowId, carried: CarriedWindow, most: u64) {
         let Some(i) = self.index(id) else {
             return;
         };
         let subflow = &mut self.subflows[i];
         let begins = subflow.syn.tries <= 1 && subflow.tx.nxt == SubflowPosition::FIRST_BYTE;
-        let window = window.min(most * subflow.tx.mss);
+        let window = carried.bytes.min(most * subflow.tx.mss);
         if begins && window > subflow.tx.cc.cwnd() {
             subflow.tx.cc.set_cwnd(window);
+            subflow.tx.begun_with = Some(CarriedWindow {
+                bytes: window,
+                ..carried
+            });
             let (cwnd, srtt) = (subflow.tx.cc.cwnd(), subflow.tx.srtt());
             self.coupling.update(id.number(), cwnd, srtt);
         }
@@ -63,14 +67,14 @@ impl Connection {
 
     /// What each subflow that was closed in order or is established has learnt, when the connection sends no more data.
     #[cold] // the end of a connection
-    pub(crate) fn path_samples(&self) -> Vec<PathSample> {
+    pub(crate) fn path_samples(&self, now: Instant) -> Vec<PathSample> {
         let closed = self
             .ended
             .iter()
             .filter(|e| e.established && e.end == SubflowEnd::Closed);
         let closed = closed.map(|e| PathSample {
             path: (e.local.addr, e.remote.addr),
-            window: e.window,
+            window: e.carried,
             rtt: e.rtt,
             sent: (e.sent, e.retransmitted),
             received: (e.received, e.repaired),
@@ -81,7 +85,7 @@ impl Connection {
             .filter(|s| s.state.is_synchronized())
             .map(|s| PathSample {
                 path: (s.local.addr, s.remote.addr),
-                window: s.tx.cc.cwnd(),
+                window: s.tx.carried_window(now),
                 rtt: s.tx.rtt.estimate(),
                 sent: (s.tx.counters.segments, s.tx.counters.retransmissions),
                 received: (s.received_segments(), s.rx.repaired),

@@ -2,10 +2,11 @@
 //! section 6).
 //!
 //! **Windows.** When the peer has acknowledged all data and the DATA_FIN, or at the latest when the connection ends in order, the
-//! stack records the congestion window of each of its subflows under the subflow's two addresses. It does not wait for
-//! the subflows to end, because a lost FIN delays that by a retransmission timeout. The next subflow between these
-//! addresses starts with half of that window, if this is more than its initial window. Half is a margin, because slow
-//! start may have doubled the window beyond what the path carries, and other traffic may have come up since.
+//! stack records for each of its subflows the congestion window that the path has carried, under the subflow's two
+//! addresses. It does not wait for the subflows to end, because a lost FIN delays that by a retransmission timeout. In slow
+//! start this is half of the window, because the other half may be more than the path carries. The next subflow between
+//! these addresses starts with it, if it is more than its initial window. A subflow that does not fill its window leaves
+//! the record as it was, and so does one that fills a smaller window without congestion.
 //!
 //! A record is removed when it is used, and the subflow that used it leaves its own record when it has no more to send.
 //! Of several subflows that send at the same time, only one starts with the larger window, and the others start with
@@ -25,6 +26,7 @@ use spindle_units::{Duration, Instant};
 
 use super::table::Keyed;
 use crate::connection::{Connection, ConnectionEvent, Path, PathSample};
+use crate::subflow::sender::CarriedWindow;
 use crate::types::SubflowId;
 use aged::Aged;
 pub use history::{LossShare, PathHistory};
@@ -41,8 +43,7 @@ const MOST_SEGMENTS: u64 = 40;
 /// The memory of all paths.
 #[derive(Debug)]
 pub(super) struct PathMemory {
-    /// cwnd after the last data, in bytes.
-    windows: Aged<Path, u64>,
+    windows: Aged<Path, CarriedWindow>,
     histories: Aged<Route, PathHistory>,
     is_off: bool,
 }
@@ -68,7 +69,7 @@ impl PathMemory {
             ConnectionEvent::Connected => self.recall(now, c, SubflowId::FIRST),
             ConnectionEvent::SubflowUp(id) => self.recall(now, c, id),
             ConnectionEvent::Delivered => {
-                for sample in c.path_samples() {
+                for sample in c.path_samples(now) {
                     self.record(now, &sample);
                 }
             }
@@ -103,14 +104,19 @@ impl PathMemory {
         let Some(path) = c.path_of(id) else {
             return;
         };
-        if let Some(window) = self.windows.take(now, &path) {
-            c.start_with_window(id, window / 2, MOST_SEGMENTS);
+        let carried = self.windows.take(now, &path);
+        if let Some(carried) = carried.filter(|c| now.since(c.at) <= LIFETIME) {
+            c.start_with_window(id, carried, MOST_SEGMENTS);
         }
     }
 
     /// Records what a subflow that sends no more data has learnt.
     fn record(&mut self, now: Instant, sample: &PathSample) {
-        self.windows.insert(now, sample.path, sample.window);
+        let known = self.windows.get(now, &sample.path);
+        let is_smaller = known.is_some_and(|k| k.bytes > sample.window.bytes);
+        if sample.window.congested || !is_smaller {
+            self.windows.insert(now, sample.path, sample.window);
+        }
         let route = route(sample.path.0, sample.path.1);
         let before = self.histories.get(now, &route);
         if let Some(history) = PathHistory::after(before, sample) {

@@ -4,6 +4,7 @@
 //! This module does not handle segments or options. `subflow` translates them.
 
 mod ack;
+mod carried;
 mod gates;
 mod mtu_search;
 mod output_queue;
@@ -17,6 +18,7 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 
 pub(crate) use ack::{AckEffect, AckInput};
+pub use carried::CarriedWindow;
 pub(crate) use timers::Expired;
 
 use crate::config::Config;
@@ -166,6 +168,8 @@ pub(crate) struct Sender {
     force_repeat: bool,
     /// The share of its segments that are expected to be lost, from former subflows on its path.
     pub(crate) expected_loss: f64,
+    /// The window of a former subflow on its path with which it began.
+    pub(crate) begun_with: Option<CarriedWindow>,
     /// Consecutive retransmission timeouts without progress.
     pub(crate) consecutive_timeouts: u32,
     coupling: CouplingPlace,
@@ -254,6 +258,7 @@ impl Sender {
             search: None,
             force_repeat: false,
             expected_loss: 0.0,
+            begun_with: None,
             consecutive_timeouts: 0,
             coupling: CouplingPlace {
                 row: index,
