@@ -40,6 +40,7 @@ impl Pair {
         };
         let mut server = Stack::deterministic(limits, 1);
         server.listen(end("10.0.0.2:80"), config.clone()).unwrap();
+        server.listen(end("[fd00::2]:80"), config.clone()).unwrap();
         Self {
             now: Instant::from_nanos(1_000_000_000),
             client: Stack::deterministic(StackConfig::default(), 2),
@@ -99,9 +100,12 @@ impl Pair {
     /// Opens a connection from this address.
     fn open(&mut self, from: &str) -> (Handle, Handle) {
         let config = self.config.clone();
-        let client = self
-            .client
-            .connect(self.now, end(from), end("10.0.0.2:80"), config);
+        let to = if end(from).addr.is_ipv4() {
+            "10.0.0.2:80"
+        } else {
+            "[fd00::2]:80"
+        };
+        let client = self.client.connect(self.now, end(from), end(to), config);
         self.exchange();
         (client.unwrap(), self.accepted())
     }
@@ -237,6 +241,21 @@ fn connection_from_another_address_starts_with_the_initial_window() {
     pair.fetch();
     let other = pair.open("10.0.0.3:0");
     assert_eq!(pair.first_flight(other.1), INITIAL);
+}
+
+/// An IPv6 host changes the last 64 bits of its address, and those of a peer behind UDP are the number of a connection.
+#[test]
+fn ipv6_host_is_known_by_its_first_64_bits() {
+    let mut pair = Pair::new(4);
+    let mut flight_from = |from| {
+        let ends = pair.open(from);
+        let flight = pair.first_flight(ends.1);
+        pair.close(ends);
+        flight
+    };
+    assert_eq!(flight_from("[fd00:0:0:1::1]:0"), INITIAL);
+    assert!(flight_from("[fd00:0:0:1:7::9]:0") > INITIAL);
+    assert_eq!(flight_from("[fd00:0:0:2::1]:0"), INITIAL);
 }
 
 #[test]

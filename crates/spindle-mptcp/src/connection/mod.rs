@@ -46,7 +46,7 @@ use extensions::Extensions;
 use outbox::Outbox;
 use path_manager::Paths;
 pub(crate) use path_manager::Wanted;
-pub(crate) use path_sample::{Path, PathSample};
+pub(crate) use path_sample::PathSample;
 use policy_driver::PolicyDriver;
 pub use reach::PathError;
 use reassembly::Reassembly;

@@ -11,7 +11,7 @@ use crate::subflow::sender::CarriedWindow;
 use crate::types::{SubflowId, SubflowPosition};
 
 /// The two addresses of a path: local and remote.
-pub(crate) type Path = (IpAddr, IpAddr);
+type Path = (IpAddr, IpAddr);
 
 /// What a subflow has learnt about its path.
 #[derive(Clone, Copy, Debug)]

@@ -103,8 +103,8 @@ pub struct StackConfig {
     /// Local addresses that a NAT in front of this host translates: pairs of inside and outside address, with
     /// each inside address once. The outside address is announced to peers.
     pub outside: Vec<(IpAddr, IpAddr)>,
-    /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each pair of a local and
-    /// a peer's address it is the congestion window that the path has carried: the next subflow starts with it, at most 40
+    /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each local address and
+    /// host of a peer it is the congestion window that the path has carried: the next subflow starts with it, at most 40
     /// segments. For each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
     /// and SYN/ACKs expire after the timeout that the round-trip time gives, and policies begin with the losses. 0, the
     /// default, remembers nothing.

@@ -172,6 +172,7 @@ impl HostBuilder<'_> {
         let host = place.host;
         let stack = StackConfig {
             addresses: (0..place.own()).map(|i| address(host, i)).collect(),
+            remembered_paths: self.scenario.host.remembered_paths as usize,
             ..StackConfig::default()
         };
         let config = NetworkConfig {

@@ -48,7 +48,7 @@ pub struct DelayBounded {
     /// The target as a share of the path's smallest round-trip time. 1/4 by default: a request waits for long
     /// flows for at most a quarter of a round trip more.
     pub target_share: f64,
-    /// Largest factor of the target if several flows share the path. 3 by default.
+    /// Largest factor of the target if several flows share the path. 6 by default.
     pub most_flows: f64,
     /// Rounds with a long delay after which CUBIC sets the window. 6 by default; Copa waits for 5 round trips.
     pub patience: u32,
@@ -61,7 +61,7 @@ impl Default for DelayBounded {
         Self {
             least_target: Duration::from_micros(50),
             target_share: 0.25,
-            most_flows: 3.0,
+            most_flows: 6.0,
             patience: 6,
             most_loss: 0.15,
         }
@@ -623,7 +623,7 @@ mod tests {
         };
         assert_eq!(
             [200, 100, 50, 10].map(&mut target_of),
-            [5_000, 5_000, 10_000, 15_000]
+            [5_000, 5_000, 10_000, 30_000]
         );
     }
 

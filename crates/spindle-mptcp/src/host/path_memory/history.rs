@@ -105,15 +105,30 @@ pub(super) fn route(local: IpAddr, remote: IpAddr) -> Route {
     (local, network)
 }
 
+/// The host of `remote`, as seen from `local`: an IPv4 address or the first 64 bits of an IPv6 address, since a host changes
+/// the others (RFC 8981).
+pub(super) fn host_route(local: IpAddr, remote: IpAddr) -> Route {
+    match remote {
+        IpAddr::V4(_) => (local, remote),
+        IpAddr::V6(_) => route(local, remote),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subflow::sender::CarriedWindow;
+    use spindle_units::Instant;
 
     fn sample(rtt_ms: Option<u64>, sent: u64, retransmitted: u64) -> PathSample {
         let ms = Duration::from_millis;
         PathSample {
             path: ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
-            window: 0,
+            window: CarriedWindow {
+                bytes: 0,
+                at: Instant::ZERO,
+                congested: false,
+            },
             rtt: rtt_ms.map(|rtt| (ms(rtt), ms(1))),
             sent: (sent, retransmitted),
             received: (0, 0),

@@ -2,10 +2,10 @@
 //! section 6).
 //!
 //! **Windows.** When the peer has acknowledged all data and the DATA_FIN, or at the latest when the connection ends in order, the
-//! stack records for each of its subflows the congestion window that the path has carried, under the subflow's two
-//! addresses. It does not wait for the subflows to end, because a lost FIN delays that by a retransmission timeout. In slow
+//! stack records for each of its subflows the congestion window that the path has carried, for its local address and the host
+//! of the peer: an IPv4 address or the first 64 bits of an IPv6 address. It does not wait for the subflows to end, because a lost FIN delays that by a retransmission timeout. In slow
 //! start this is half of the window, because the other half may be more than the path carries. The next subflow between
-//! these addresses starts with it, if it is more than its initial window. A subflow that does not fill its window leaves
+//! the two starts with it, if it is more than its initial window. A subflow that does not fill its window leaves
 //! the record as it was, and so does one that fills a smaller window without congestion.
 //!
 //! A record is removed when it is used, and the subflow that used it leaves its own record when it has no more to send.
@@ -25,12 +25,12 @@ use std::net::IpAddr;
 use spindle_units::{Duration, Instant};
 
 use super::table::Keyed;
-use crate::connection::{Connection, ConnectionEvent, Path, PathSample};
+use crate::connection::{Connection, ConnectionEvent, PathSample};
 use crate::subflow::sender::CarriedWindow;
 use crate::types::SubflowId;
 use aged::Aged;
 pub use history::{LossShare, PathHistory};
-use history::{Route, route};
+use history::{Route, host_route, route};
 
 /// A record is used within this time. A path's load changes within minutes (our choice; Linux keeps its
 /// `tcp_metrics` for an hour, but they do not contain a window).
@@ -43,7 +43,7 @@ const MOST_SEGMENTS: u64 = 40;
 /// The memory of all paths.
 #[derive(Debug)]
 pub(super) struct PathMemory {
-    windows: Aged<Path, CarriedWindow>,
+    windows: Aged<Route, CarriedWindow>,
     histories: Aged<Route, PathHistory>,
     is_off: bool,
 }
@@ -104,7 +104,7 @@ impl PathMemory {
         let Some(path) = c.path_of(id) else {
             return;
         };
-        let carried = self.windows.take(now, &path);
+        let carried = self.windows.take(now, &host_route(path.0, path.1));
         if let Some(carried) = carried.filter(|c| now.since(c.at) <= LIFETIME) {
             c.start_with_window(id, carried, MOST_SEGMENTS);
         }
@@ -112,10 +112,11 @@ impl PathMemory {
 
     /// Records what a subflow that sends no more data has learnt.
     fn record(&mut self, now: Instant, sample: &PathSample) {
-        let known = self.windows.get(now, &sample.path);
+        let host = host_route(sample.path.0, sample.path.1);
+        let known = self.windows.get(now, &host);
         let is_smaller = known.is_some_and(|k| k.bytes > sample.window.bytes);
         if sample.window.congested || !is_smaller {
-            self.windows.insert(now, sample.path, sample.window);
+            self.windows.insert(now, host, sample.window);
         }
         let route = route(sample.path.0, sample.path.1);
         let before = self.histories.get(now, &route);
