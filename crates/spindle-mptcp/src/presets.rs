@@ -218,7 +218,7 @@ const ORACLE_PARTS: &[&str] = &[
 ];
 
 /// The transport that `gateway` and `connect` use if none is named: [`preset`] knows it.
-pub const DEFAULT_TRANSPORT: &str = "fuso+rack+cubic";
+pub const DEFAULT_TRANSPORT: &str = "spindle";
 
 /// The preset of this name, if it exists. The names are those of [`PRESETS`], and those with an appended number
 /// that [`preset_names`] lists. Each name may be followed by [`variants`] that come with Spindle, each after a
@@ -681,10 +681,9 @@ mod tests {
     }
 
     #[test]
-    fn default_transport_is_a_preset_with_variants() {
+    fn default_transport_is_a_preset_that_detects_loss_by_time() {
         let default = preset(DEFAULT_TRANSPORT).expect("there");
         assert_eq!(default.name, DEFAULT_TRANSPORT);
-        assert_eq!(default.config.congestion.name(), "cubic");
         assert!(default.config.loss.rack && default.config.recovery.is_some());
         for bad in ["fuso+", "+rack", "tcp+roundrobin", "fuso+what"] {
             assert!(preset(bad).is_none(), "{bad}");

@@ -29,7 +29,10 @@ pub(super) fn matches(pattern: &str, name: &str) -> Option<Option<u32>> {
 /// Headings of transports, each with the names of its transports. Their summaries stand where they are
 /// registered: [`PRESETS`] and [`COMBINED`].
 pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
-    ("one transport for all networks", &["spindle"]),
+    (
+        "for all networks, the default of `spindle gateway` and `spindle connect`",
+        &["spindle"],
+    ),
     (
         "plain TCP",
         &["tcp", "newreno", "dctcp", "tlp", "rack", "tlt"],

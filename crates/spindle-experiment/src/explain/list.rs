@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use spindle_mptcp::{DEFAULT_TRANSPORT, Variant};
+use spindle_mptcp::Variant;
 
 use super::groups;
 use crate::catalog::Catalog;
@@ -116,11 +116,8 @@ fn variants(text: &mut String, registry: &Registry) {
     }
 }
 
-/// Lists the default transport, then those of the registry by group, then the kernel's.
+/// Lists the transports of the registry by group, the default one first, then the kernel's.
 fn transports(text: &mut String, registry: &Registry) {
-    *text += " default of `spindle gateway` and `spindle connect`\n";
-    let summary = "(default) `fuso` with RACK-TLP and CUBIC on each subflow";
-    line(text, DEFAULT_TRANSPORT, summary);
     let standard = Registry::standard();
     let (known, added): (Vec<&Transport>, Vec<&Transport>) = registry
         .transports()
@@ -226,6 +223,7 @@ fn line(text: &mut String, name: &str, summary: &str) {
 mod tests {
     use super::*;
     use crate::transport_name::KERNEL_TRANSPORTS;
+    use spindle_mptcp::DEFAULT_TRANSPORT;
 
     /// The lines of the list that begin with this name.
     fn lines_of<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
@@ -282,12 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn default_transport_is_first_and_marked() {
+    fn default_transport_is_first() {
         let registry = Registry::standard();
         let text = all(&registry);
         let first = text.lines().find(|l| l.starts_with("  ")).unwrap();
-        assert!(first.starts_with("  fuso+rack+cubic "), "{first}");
-        assert_eq!(text.matches("(default) ").count(), 1);
+        assert!(first.starts_with("  spindle "), "{first}");
+        assert_eq!(text.matches("  spindle ").count(), 1);
         assert!(registry.find(DEFAULT_TRANSPORT).is_some());
     }
 

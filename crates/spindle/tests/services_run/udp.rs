@@ -285,10 +285,7 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_connections_finish() {
         for _ in 0..5 {
             let status = gateway.status();
             let open = status["connections"].as_array().expect("a list").len();
-            let now = metric(
-                &scrape(at),
-                "spindle_connections{transport=\"fuso+rack+cubic\"} ",
-            );
+            let now = metric(&scrape(at), "spindle_connections{transport=\"spindle\"} ");
             assert!(open >= 1 && now >= 1.0, "{open} and {now}");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -298,14 +295,14 @@ fn status_and_metrics_answer_under_load_and_sigterm_lets_connections_finish() {
             .map(|w| w.join().expect("a worker"))
             .sum()
     });
-    let finished = "spindle_ended_total{transport=\"fuso+rack+cubic\",how=\"finished\"} ";
+    let finished = "spindle_ended_total{transport=\"spindle\",how=\"finished\"} ";
     wait_for("all are counted", || {
         metric(&scrape(at), finished) == done as f64
     });
     let text = scrape(at);
     let responses = metric(
         &text,
-        "spindle_response_time_seconds_count{transport=\"fuso+rack+cubic\"} ",
+        "spindle_response_time_seconds_count{transport=\"spindle\"} ",
     );
     assert!(responses >= done as f64, "{responses} of {done}");
     gateway.signal("TERM");

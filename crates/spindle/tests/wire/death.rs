@@ -123,7 +123,7 @@ fn a_kernel_client_does_not_stall_while_a_path_dies_and_returns() {
             hosts.limit("100mbit");
             serve("127.0.0.1:9000".parse().expect("an address"), false);
             let gateway_addr: IpAddr = "10.9.0.1".parse().expect("an address");
-            for transport in ["fuso+rack+cubic", "mptcp"] {
+            for transport in ["spindle", "fuso+rack+cubic", "mptcp"] {
                 let _gateway = gateway(transport);
                 outage(hosts, || {
                     connect(on_path(false, 1, 2), (gateway_addr, 8080).into(), true)
@@ -155,9 +155,11 @@ fn connect_does_not_stall_while_a_path_dies_and_returns() {
             hosts.limit("100mbit");
             serve("127.0.0.1:9000".parse().expect("an address"), false);
             hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
-            let (_gateway, _near) = over_udp(hosts, "fuso+rack+cubic");
             let near: IpAddr = "127.0.0.1".parse().expect("an address");
-            outage(hosts, || connect(near, (near, 7000).into(), false));
+            for transport in ["spindle", "fuso+rack+cubic"] {
+                let (_gateway, _near) = over_udp(hosts, transport);
+                outage(hosts, || connect(near, (near, 7000).into(), false));
+            }
         },
     );
 }
