@@ -34,7 +34,7 @@ impl Connection {
         if let Some(i) = self.index(id) {
             let tx = &mut self.subflows[i].tx;
             tx.rtt.expect(rtt.0, rtt.1);
-            tx.expected_loss = loss;
+            tx.former.loss = loss;
         }
     }
 
@@ -56,7 +56,7 @@ impl Connection {
         let window = carried.bytes.min(most * subflow.tx.mss);
         if begins && window > subflow.tx.cc.cwnd() {
             subflow.tx.cc.set_cwnd(window);
-            subflow.tx.begun_with = Some(CarriedWindow {
+            subflow.tx.former.window = Some(CarriedWindow {
                 bytes: window,
                 ..carried
             });

@@ -1,4 +1,4 @@
-//! The window that a path has carried, for the stack's memory of paths (RFC 9040, section 6).
+//! What subflows learn about a path's window, for the stack's memory of paths (RFC 9040, section 6).
 
 use spindle_units::Instant;
 
@@ -15,13 +15,22 @@ pub struct CarriedWindow {
     pub congested: bool,
 }
 
+/// What former subflows learnt about the path of a subflow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Former {
+    /// The share of its segments that are expected to be lost.
+    pub(crate) loss: f64,
+    /// The window with which it began, if it is larger than the initial one.
+    pub(crate) window: Option<CarriedWindow>,
+}
+
 impl Sender {
     /// What the path has carried at this time: cwnd, or half of it in slow start, whose last flight may be more than the
     /// path carries. A window that a former subflow filled counts as long as this one has not reduced it, with the time
     /// of the former subflow if this one has not filled it.
     pub(crate) fn carried_window(&self, now: Instant) -> CarriedWindow {
         let (cwnd, ssthresh) = (self.cc.cwnd(), self.cc.ssthresh());
-        let before = self.begun_with.filter(|_| ssthresh == u64::MAX);
+        let before = self.former.window.filter(|_| ssthresh == u64::MAX);
         let carried = |bytes| CarriedWindow {
             bytes,
             at: now,

@@ -19,6 +19,7 @@ use spindle_wire::Payload;
 
 pub(crate) use ack::{AckEffect, AckInput};
 pub use carried::CarriedWindow;
+pub(crate) use carried::Former;
 pub(crate) use timers::Expired;
 
 use crate::config::Config;
@@ -166,10 +167,8 @@ pub(crate) struct Sender {
     search: Option<Box<MtuSearch>>,
     /// The next retransmission is sent regardless of the window (RFC 5681, section 3.2, step 3).
     force_repeat: bool,
-    /// The share of its segments that are expected to be lost, from former subflows on its path.
-    pub(crate) expected_loss: f64,
-    /// The window of a former subflow on its path with which it began.
-    pub(crate) begun_with: Option<CarriedWindow>,
+    /// What former subflows learnt about its path.
+    pub(crate) former: Former,
     /// Consecutive retransmission timeouts without progress.
     pub(crate) consecutive_timeouts: u32,
     coupling: CouplingPlace,
@@ -257,8 +256,7 @@ impl Sender {
             gates: Gates::new(t.pacing, t.output_limit),
             search: None,
             force_repeat: false,
-            expected_loss: 0.0,
-            begun_with: None,
+            former: Former::default(),
             consecutive_timeouts: 0,
             coupling: CouplingPlace {
                 row: index,
@@ -271,7 +269,7 @@ impl Sender {
     /// An estimate of the share of segments that are lost, from 0 to 1. It begins with what is expected of the path, and
     /// follows the share of retransmissions.
     pub(crate) fn loss(&self) -> f64 {
-        let expected = self.expected_loss * EXPECTED_SEGMENTS as f64;
+        let expected = self.former.loss * EXPECTED_SEGMENTS as f64;
         let c = &self.counters;
         (expected + c.retransmissions as f64) / (EXPECTED_SEGMENTS + c.segments) as f64
     }
