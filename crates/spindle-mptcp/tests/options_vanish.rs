@@ -45,6 +45,9 @@ struct Transfer {
     jitter: u64,
     checksum: bool,
     buffer: usize,
+    /// Buffers begin small and grow, and the client reads 32 KiB each time after this many milliseconds. 0 stands for
+    /// buffers of fixed size and a client that reads everything at once.
+    slow_reads: u64,
 }
 
 impl Transfer {
@@ -61,6 +64,7 @@ impl Transfer {
             jitter: 0,
             checksum: false,
             buffer: 1 << 20,
+            slow_reads: 0,
         }
     }
 
@@ -78,10 +82,10 @@ impl Transfer {
             }
             true
         }));
-        let app = |writes: &[(u64, u32)]| App {
+        let app = |writes: &[(u64, u32)], delay| App {
             writes: writes.iter().map(|(t, n)| (ms(*t), *n)).collect(),
-            read_size: 1 << 20,
-            read_delay: Duration::ZERO,
+            read_size: if delay > 0 { 1 << 15 } else { 1 << 20 },
+            read_delay: ms(delay),
             end: End::AfterWrites,
         };
         let mut config = preset(self.preset).expect("a preset").config;
@@ -89,13 +93,15 @@ impl Transfer {
         config.tcp.user_timeout = Duration::from_secs(60);
         config.tcp.send_buffer = self.buffer;
         config.tcp.receive_buffer = self.buffer;
+        config.tcp.autotune = self.slow_reads > 0;
         if let Some(m) = &mut config.multipath {
             m.checksum = self.checksum;
             m.path_manager = Arc::new(Passive);
         }
         let ends = (endpoint(1, 0), endpoint(2, 80));
         let configs = [config.clone(), config];
-        let mut run = Run::new(net, [app(&self.up), app(&self.down)], configs, ends, true);
+        let apps = [app(&self.up, self.slow_reads), app(&self.down, 0)];
+        let mut run = Run::new(net, apps, configs, ends, true);
         run.finish(Duration::from_secs(400));
         run
     }
@@ -144,6 +150,21 @@ fn a_transfer_falls_back_to_plain_tcp_whichever_direction_is_stripped() {
                 assert_eq!(ends(&t.check()), [plain; 2], "{t:?}");
             }
         }
+    }
+}
+
+/// The client's window closes between its reads. The end of a window that closed before the fallback and opened with it
+/// made room in the send buffer without an event, so that the application wrote no more.
+#[test]
+fn application_goes_on_writing_after_a_fallback_while_the_window_was_closed() {
+    for from in (30..=400).step_by(5) {
+        let t = Transfer {
+            from,
+            slow_reads: 40,
+            ..Transfer::calm()
+        };
+        let plain = (true, CloseReason::Finished);
+        assert_eq!(ends(&t.check()), [plain; 2], "{t:?}");
     }
 }
 
@@ -234,9 +255,21 @@ fn transfer() -> impl Strategy<Value = Transfer> {
         prop_oneof![Just(0u64), Just(3000)],
         any::<bool>(),
         prop::sample::select(vec![1usize << 15, 1 << 17, 1 << 20]),
+        prop::sample::select(vec![0u64, 0, 40]),
     )
         .prop_map(
-            |(seed, preset, (up, down), from, stripped, loss, jitter, checksum, buffer)| Transfer {
+            |(
+                seed,
+                preset,
+                (up, down),
+                from,
+                stripped,
+                loss,
+                jitter,
+                checksum,
+                buffer,
+                slow_reads,
+            )| Transfer {
                 seed,
                 preset,
                 up,
@@ -247,6 +280,7 @@ fn transfer() -> impl Strategy<Value = Transfer> {
                 jitter,
                 checksum,
                 buffer,
+                slow_reads,
             },
         )
 }

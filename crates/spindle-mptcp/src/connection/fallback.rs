@@ -265,11 +265,12 @@ impl Connection {
         self.end_scatter();
         self.teardown.data_fin_due = false;
         self.unmapped_delta = delta;
-        if let Some(sf) = self.subflows.remaining().next() {
-            self.send.right_edge = self
-                .send
-                .right_edge
-                .max(self.send.una + sf.peer_window.current);
+        let first = self.subflows.remaining().next();
+        let window = first.map(|s| s.peer_window.current);
+        if let Some(window) = window {
+            let edge = self.send.una + window;
+            // The edge may end a closed window, and so make room in the send buffer.
+            self.move_right_edge(edge.max(self.send.right_edge));
         }
         if self.teardown.data_fin_sent {
             self.teardown.data_fin_acked = true;
