@@ -10,12 +10,18 @@ use support::experiment;
 
 /// Eight clients download 5 MB each, three times, over one path of 100 Mbps and 20 ms.
 fn go(transport: &str, buffer: &str, more: &str) -> RunResult {
+    go_with(8, transport, buffer, more)
+}
+
+/// The same with this many clients.
+fn go_with(clients: u32, transport: &str, buffer: &str, more: &str) -> RunResult {
+    let (last, flows) = (clients - 1, 3 * clients);
     let text = format!(
-        "[topology]\nname = \"shared-paths\"\nclients = 8\npaths = 1\nrate = \"100Mbps\"\nserver_rate = \"10Gbps\"\n\
+        "[topology]\nname = \"shared-paths\"\nclients = {clients}\npaths = 1\nrate = \"100Mbps\"\nserver_rate = \"10Gbps\"\n\
          host_speedup = 3.0\nrtt = \"20ms\"\nbuffer = \"{buffer}\"\necn_threshold = \"0B\"\n\
          [scenario]\nmss = 1400\nmin_rto = \"200ms\"\necn = false\ncongestion = \"cubic\"\n\
-         [traffic]\nkind = \"requests\"\nclients = [\"c0-c7\"]\nservers = [\"server\"]\narrivals = \"sequential\"\n\
-         sizes = \"5MB\"\nconnections = \"new\"\nflows = 24\nobserve = [\"paths\"]\n{more}"
+         [traffic]\nkind = \"requests\"\nclients = [\"c0-c{last}\"]\nservers = [\"server\"]\narrivals = \"sequential\"\n\
+         sizes = \"5MB\"\nconnections = \"new\"\nflows = {flows}\nobserve = [\"paths\"]\n{more}"
     );
     let experiment = experiment(transport, &text);
     let registry = Registry::standard();
@@ -44,12 +50,24 @@ fn flows_with_cubic_are_as_fast_next_to_spindle_as_among_themselves() {
     );
 }
 
+/// The mean time in ms that packets of long flows wait in queues.
+fn wait(r: &RunResult) -> f64 {
+    let long = &r.observed.paths.as_ref().expect("observed").long;
+    long.queueing_ns as f64 / long.packets as f64 / 1e6
+}
+
+#[test]
+fn one_flow_of_spindle_keeps_the_queue_near_its_target_of_5_ms() {
+    let (spindle, cubic) = (
+        go_with(1, "spindle", "2MB", ""),
+        go_with(1, "rack", "2MB", ""),
+    );
+    assert!(wait(&spindle) < 6.0, "{} ms", wait(&spindle));
+    assert!(wait(&cubic) > 8.0 * wait(&spindle), "{} ms", wait(&cubic));
+}
+
 #[test]
 fn flows_of_spindle_keep_a_deep_buffer_almost_empty_and_the_link_busy() {
-    let wait = |r: &RunResult| {
-        let long = &r.observed.paths.as_ref().expect("observed").long;
-        long.queueing_ns as f64 / long.packets as f64 / 1e6
-    };
     let (spindle, cubic) = (go("spindle", "2MB", ""), go("rack", "2MB", ""));
     // The target is 5 ms for one flow and four times as long for eight, which grow before they notice.
     assert!(wait(&spindle) < 32.0, "{} ms", wait(&spindle));

@@ -284,8 +284,9 @@ mod tests {
         let registry = Registry::standard();
         let text = all(&registry);
         let first = text.lines().find(|l| l.starts_with("  ")).unwrap();
-        assert!(first.starts_with("  spindle "), "{first}");
-        assert_eq!(text.matches("  spindle ").count(), 1);
+        let line = format!("  {DEFAULT_TRANSPORT} ");
+        assert!(first.starts_with(&line), "{first}");
+        assert_eq!(text.matches(&line).count(), 1);
         assert!(registry.find(DEFAULT_TRANSPORT).is_some());
     }
 

@@ -25,7 +25,7 @@ use losses::Losses;
 ///   while the delay stays below half of the target, as Copa's velocity (Arun and Balakrishnan, NSDI 2018).
 ///
 /// **Several flows on one path** have a longer target: half of their number times as long, at most
-/// [`Self::most_flows`] times. The number is what the path carries in a round trip, as the first flight shows it, over
+/// [`Self::largest_factor`] times. The number is what the path carries in a round trip, as the first flight shows it, over
 /// the window. The flow with the smaller window therefore has the longer target, and windows become equal, as by the
 /// flow scaling of Swift.
 ///
@@ -49,7 +49,7 @@ pub struct DelayBounded {
     /// flows for at most a quarter of a round trip more.
     pub target_share: f64,
     /// Largest factor of the target if several flows share the path. 6 by default.
-    pub most_flows: f64,
+    pub largest_factor: f64,
     /// Rounds with a long delay after which CUBIC sets the window. 6 by default; Copa waits for 5 round trips.
     pub patience: u32,
     /// Largest share of lost segments that is not congestion. 0.15 by default.
@@ -61,7 +61,7 @@ impl Default for DelayBounded {
         Self {
             least_target: Duration::from_micros(50),
             target_share: 0.25,
-            most_flows: 6.0,
+            largest_factor: 6.0,
             patience: 6,
             most_loss: 0.15,
         }
@@ -181,7 +181,7 @@ impl DelayBoundedController {
         let share = base.as_nanos() as f64 * self.settings.target_share;
         let one = share.max(self.settings.least_target.as_nanos() as f64);
         let flows = self.capacity.bytes_in(base).unwrap_or(0.0) / self.window().cwnd() as f64;
-        let factor = (flows * TARGET_PER_FLOW).clamp(1.0, self.settings.most_flows.max(1.0));
+        let factor = (flows * TARGET_PER_FLOW).clamp(1.0, self.settings.largest_factor.max(1.0));
         Duration::from_nanos((one * factor) as u64)
     }
 
