@@ -1,7 +1,7 @@
 //! Random numbers with one independent stream per purpose, so that schemes that are compared see the same
 //! arrivals, sizes, ports and losses (common random numbers).
 
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
 /// The purpose of a stream of random numbers. No stream depends on the transport.

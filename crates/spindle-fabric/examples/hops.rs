@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use spindle_fabric::topology::FatTree;
 use spindle_fabric::{
     Address, Class, Event, EventQueue, HeapQueue, Packet, Pending, Purpose, Simulation, Wheel,

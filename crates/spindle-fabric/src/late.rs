@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{Duration, Probability};
 

@@ -1,6 +1,6 @@
 //! [`Loss`]: which packets a link loses in addition to those that its queue drops.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::Probability;
 

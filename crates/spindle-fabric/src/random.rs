@@ -51,7 +51,7 @@ pub fn stream(seed: u64, purpose: Purpose, index: u64) -> Xoshiro256PlusPlus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::RngCore;
+    use rand_core::Rng;
 
     #[test]
     fn one_flipped_bit_flips_half_the_output() {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use chacha20::ChaCha20Rng;
-use rand_core::RngCore;
+use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::keys::hmac_sha256;
@@ -130,13 +130,11 @@ impl Generators {
     pub(crate) fn generator(&self, number: u64) -> Generator {
         match self {
             Self::ChaCha(key) => {
-                use chacha20::rand_core::SeedableRng;
                 let mut rng = ChaCha20Rng::from_seed(*key);
                 rng.set_stream(number);
                 Generator::ChaCha(Box::new(rng))
             }
             Self::Xoshiro(seed) => {
-                use rand_core::SeedableRng;
                 Generator::Xoshiro(Xoshiro256PlusPlus::seed_from_u64(mix(*seed, number)))
             }
         }
@@ -158,21 +156,21 @@ pub(crate) enum Generator {
 impl Generator {
     pub(crate) fn next_u32(&mut self) -> u32 {
         match self {
-            Self::ChaCha(rng) => chacha20::rand_core::Rng::next_u32(&mut **rng),
+            Self::ChaCha(rng) => rng.next_u32(),
             Self::Xoshiro(rng) => rng.next_u32(),
         }
     }
 
     pub(crate) fn next_u64(&mut self) -> u64 {
         match self {
-            Self::ChaCha(rng) => chacha20::rand_core::Rng::next_u64(&mut **rng),
+            Self::ChaCha(rng) => rng.next_u64(),
             Self::Xoshiro(rng) => rng.next_u64(),
         }
     }
 
     fn fill(&mut self, bytes: &mut [u8]) {
         match self {
-            Self::ChaCha(rng) => chacha20::rand_core::Rng::fill_bytes(&mut **rng, bytes),
+            Self::ChaCha(rng) => rng.fill_bytes(bytes),
             Self::Xoshiro(rng) => rng.fill_bytes(bytes),
         }
     }

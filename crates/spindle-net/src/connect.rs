@@ -11,22 +11,19 @@ use spindle_mptcp::{Config, StackError};
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 use tokio::time::timeout;
 
+use crate::dial;
 use crate::error::NetError;
 use crate::handshake::{expired, secured};
 use crate::metrics::{Metrics, Refused};
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
-use crate::socks::{self, Reply, Target};
+use crate::socks::{self, Reply};
+use crate::target::Target;
 use crate::tls::ClientTls;
-use crate::udp;
 
 /// How long a program may take to send its SOCKS5 request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an attempt to connect from one local address to one target address may take, while other pairs are
-/// left to try.
-const ATTEMPT: Duration = Duration::from_secs(10);
-
 /// Where a connect service opens its connections to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -49,7 +46,7 @@ pub struct ConnectOptions {
     /// which is meant for links over UDP
     /// ([`UdpClientOptions::follow_system`](crate::udp::UdpClientOptions::follow_system)).
     pub local: Vec<IpAddr>,
-    /// Configuration of each connection ([`service::wire_config`]).
+    /// Configuration of each connection ([`wire_config`](crate::wire_config)).
     pub config: Arc<Config>,
     /// Where ended and refused connections are counted.
     pub metrics: Option<Metrics>,
@@ -247,28 +244,6 @@ async fn open(shared: &Shared, program: &mut KernelStream) -> Opened {
     Ok(opened)
 }
 
-/// The addresses of a target, in the order in which they will be tried.
-async fn addresses(target: &Target) -> io::Result<Vec<SocketAddr>> {
-    match target {
-        Target::Address(addr) => Ok(vec![*addr]),
-        Target::Name(name, port) => {
-            let found = tokio::net::lookup_host((name.as_str(), *port)).await;
-            let unknown =
-                |e| io::Error::new(io::ErrorKind::HostUnreachable, format!("{name}: {e}"));
-            Ok(found.map_err(unknown)?.collect())
-        }
-    }
-}
-
-/// Local addresses for a connection to `target`, in the order in which they will be tried.
-fn sources(local: &[IpAddr], target: SocketAddr) -> Vec<IpAddr> {
-    if local.is_empty() {
-        return udp::source_for(target).into_iter().collect();
-    }
-    let of_family = |l: &&IpAddr| l.is_ipv4() == target.is_ipv4();
-    local.iter().filter(of_family).copied().collect()
-}
-
 /// The metrics' name for the reason why a connection could not be opened.
 fn refusal(e: &NetError) -> Refused {
     match e {
@@ -278,37 +253,14 @@ fn refusal(e: &NetError) -> Refused {
     }
 }
 
-/// Tries the addresses of the target in order, each from every local address of its family, until a connection
-/// is established.
+/// Opens a connection to the target and performs the TLS handshake, if one is configured.
 async fn dial(shared: &Shared, target: &Target) -> Opened {
     let options = &shared.options;
-    let mut pairs = Vec::new();
-    for to in addresses(target).await.map_err(unreachable)? {
-        let from = sources(&options.local, to);
-        pairs.extend(from.into_iter().map(|from| (from, to)));
+    let opened = dial::dial(&shared.network, &options.local, target, &options.config).await;
+    match opened {
+        Ok((stream, to)) => secure(shared, stream, to).await,
+        Err(e) => Err((refusal(&e), e.into())),
     }
-    let mut failed = {
-        let why = format!("{target}: no way to it from any local address of its family");
-        unreachable(io::Error::new(io::ErrorKind::NetworkUnreachable, why))
-    };
-    let last = pairs.len().saturating_sub(1);
-    for (i, (from, to)) in pairs.into_iter().enumerate() {
-        let opening = shared.network.connect(from, to, options.config.clone());
-        let opened = if i == last {
-            opening.await
-        } else {
-            let opened = timeout(ATTEMPT, opening).await;
-            opened.unwrap_or_else(|_| Err(NetError::TimedOut(to)))
-        };
-        match opened {
-            Ok(stream) => return secure(shared, stream, to).await,
-            Err(e) => {
-                tracing::debug!(%from, %to, error = %e, "an attempt failed");
-                failed = (refusal(&e), e.into());
-            }
-        }
-    }
-    Err(failed)
 }
 
 async fn secure(shared: &Shared, stream: TcpStream, target: SocketAddr) -> Opened {

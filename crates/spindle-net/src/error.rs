@@ -1,9 +1,12 @@
 //! [`NetError`]: what can go wrong between a program and the data path.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 
 use spindle_mptcp::{CloseReason, StackError};
+
+use crate::target::{Target, TargetError};
 
 /// Why a call on a network, listener or stream failed.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +39,17 @@ pub enum NetError {
         /// The peer.
         remote: SocketAddr,
     },
+    /// The text that was given as a target is none.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// There is no transport of this name.
+    #[error(
+        "found transport \"{0}\", want one that `spindle_mptcp::preset` knows, such as spindle, fuso or tcp"
+    )]
+    Transport(String),
+    /// This host has no address from which the target could be reached.
+    #[error("{0}: no way to it from any local address of its family")]
+    NoLocalAddress(Target),
     /// An attempt to connect took too long, and there are other addresses to try.
     #[error("connection to {0}: no answer in time")]
     TimedOut(SocketAddr),
@@ -98,11 +112,19 @@ impl NetError {
             Self::Stack(_) => io::ErrorKind::QuotaExceeded,
             Self::Connection { reason, .. } => kind_of(*reason),
             Self::TimedOut(_) => io::ErrorKind::TimedOut,
+            Self::NoLocalAddress(_) => io::ErrorKind::NetworkUnreachable,
+            Self::Target(_) | Self::Transport(_) => io::ErrorKind::InvalidInput,
             Self::Families { .. } => io::ErrorKind::InvalidInput,
             Self::ControlPath { .. } => io::ErrorKind::AlreadyExists,
             Self::ControlDirectory { .. } => io::ErrorKind::PermissionDenied,
             Self::System { source, .. } => source.kind(),
         }
+    }
+}
+
+impl From<Infallible> for NetError {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

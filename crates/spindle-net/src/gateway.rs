@@ -34,7 +34,7 @@ pub struct GatewayOptions {
     pub listen: Vec<SocketAddr>,
     /// Address of the service.
     pub to: SocketAddr,
-    /// Configuration of each connection ([`service::wire_config`]).
+    /// Configuration of each connection ([`wire_config`](crate::wire_config)).
     pub config: Arc<Config>,
     /// Further addresses to announce to clients.
     pub announce: Vec<(IpAddr, Option<u16>)>,

@@ -3,13 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use crate::datapath::held::TLS_COST;
 use crate::relay::{self, Inside, Wrapped};
 use crate::service::Lifecycle;
 use crate::socket::TcpStream;
 
 /// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a TLS session: rustls's buffers of one record in each direction (16 KiB and their headers), and its
+/// state.
+const TLS_COST: u64 = 40 << 10;
 /// Time within which an alert reaches the data path.
 const HAND_OVER: Duration = Duration::from_millis(5);
 

@@ -12,23 +12,17 @@
 //! - [`gateway`] and [`connect`] are services on these sockets. Both relay connections between Spindle and the
 //!   kernel's TCP ([`relay`]).
 //!
-//! ```
-//! use std::net::SocketAddr;
-//! use std::sync::Arc;
+//! A program that only needs connections over UDP between two hosts uses [`TcpListener::bind`] at one of them and
+//! [`TcpStream::connect`], or a [`Client`] with several local addresses, at the other:
 //!
-//! use spindle_mptcp::{DEFAULT_TRANSPORT, preset};
-//! use spindle_net::{ListenOptions, Network, NetworkConfig, memory};
+//! ```
+//! use spindle_net::{TcpListener, TcpStream};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (near, far) = memory::pair(1024);
-//! let client = Network::start(NetworkConfig::default(), Box::new(near))?;
-//! let server = Network::start(NetworkConfig::default(), Box::new(far))?;
-//! let config = Arc::new(preset(DEFAULT_TRANSPORT).ok_or("no such preset")?.config);
-//! let at: SocketAddr = "10.0.0.2:80".parse()?;
-//! let mut listener = server.listen(at, ListenOptions::new(config.clone())).await?;
-//! let mut stream = client.connect("10.0.0.1".parse()?, at, config).await?;
+//! let mut listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let mut stream = TcpStream::connect(listener.local_addr()).await?;
 //! let (mut accepted, _) = listener.accept().await?;
 //! stream.write_all(b"hello").await?;
 //! stream.shutdown().await?;
@@ -39,47 +33,78 @@
 //! # }
 //! ```
 //!
+//! # Features
+//!
+//! - `services` (default): `gateway` and `connect` with their set-up, metrics and status. It includes the other two.
+//! - `tun`: the link over a TUN device.
+//! - `tls`: TLS between the two ends.
+//!
+//! Without default features, the sockets, UDP and the memory link remain, with neither TLS nor metrics.
+//!
 //! # Modules, in the order in which to read them
 //!
 //! 1. `link.rs` has the trait [`Link`], the interface between the data path and a wire. [`memory`] is its
 //!    smallest implementation.
 //! 2. `datapath/` is the thread. `mod.rs` has its loop, `pipe.rs` the state that a socket shares with it,
 //!    `queue.rs` the commands, and `connections.rs` what it does with them.
-//! 3. `socket/` has the sockets, and `error.rs` their error, [`NetError`].
+//! 3. `socket/` has the sockets, and `error.rs` their error, [`NetError`]. `client.rs` and `dial.rs` open
+//!    connections over UDP without further set-up.
 //! 4. [`tun`] and [`udp`] are the links to real wires. `docs/wire/encapsulation.md` describes segments in UDP.
 //! 5. [`relay`] joins a connection of Spindle to one of the kernel. [`gateway`] and [`connect`] use it, and
 //!    also [`tls`], [`socks`] and [`proxy_protocol`].
 //! 6. [`service`] has the parts that both services share: the configuration of their connections
-//!    ([`service::wire_config`]), draining, signals, and the reports to a service manager. [`limits`] bounds
+//!    ([`wire_config`]), draining, signals, and the reports to a service manager. [`limits`] bounds
 //!    how many of the host's resources they use.
 //! 7. [`setup`] creates the TUN device with its routes and rules, and undoes this.
 //! 8. [`metrics`] and [`status`] report what the data path does. They only read.
 
+mod client;
+#[cfg(feature = "services")]
 pub mod connect;
 mod datapath;
+mod dial;
 mod error;
+mod file_limit;
+#[cfg(feature = "services")]
 pub mod gateway;
+#[cfg(feature = "services")]
 mod handshake;
 pub mod limits;
 mod link;
 pub mod memory;
+#[cfg(feature = "services")]
 pub mod metrics;
+#[cfg(feature = "services")]
 mod observers;
+#[cfg(feature = "services")]
 pub mod proxy_protocol;
 mod randomness;
+#[cfg(feature = "services")]
 pub mod relay;
+#[cfg(feature = "services")]
 pub mod service;
+#[cfg(feature = "services")]
 pub mod setup;
 mod socket;
+#[cfg(feature = "services")]
 pub mod socks;
+#[cfg(feature = "services")]
 pub mod status;
+mod target;
+#[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(feature = "tun")]
 pub mod tun;
 pub mod udp;
+mod wire_config;
 
+pub use client::{Client, ClientBuilder};
 pub use error::NetError;
+pub use file_limit::raise_file_limit;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
 pub use socket::{
     ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,
     NetworkCounters, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,
 };
+pub use target::{Target, TargetError};
+pub use wire_config::{LinkKind, NEXT_PATH_AFTER, keepalive_after, wire_config};

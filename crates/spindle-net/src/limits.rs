@@ -113,7 +113,7 @@ impl Limits {
 mod tests {
     use super::*;
     use crate::datapath::pipe::Room;
-    use crate::service::{LinkKind, wire_config};
+    use crate::wire_config::{LinkKind, wire_config};
     use spindle_mptcp::path_manager::Passive;
     use spindle_mptcp::preset;
     use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! Random bytes of the operating system.
 
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+
 use crate::error::NetError;
 
 /// `N` random bytes.
@@ -8,10 +11,17 @@ use crate::error::NetError;
 /// [`NetError::System`] if the operating system has none.
 pub(crate) fn from_system<const N: usize>() -> Result<[u8; N], NetError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| NetError::System {
-        what: "no random numbers from the operating system".to_owned(),
-        source: std::io::Error::other(e.to_string()),
-    })?;
+    let mut filled = 0;
+    while filled < N {
+        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(Errno::INTR) => {}
+            Err(e) => {
+                let what = "no random numbers from the operating system (getrandom(2))";
+                return Err(NetError::system(what)(e.into()));
+            }
+        }
+    }
     Ok(bytes)
 }
 

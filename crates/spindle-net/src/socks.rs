@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+pub use crate::target::Target;
+
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHOD: u8 = 0xff;
@@ -12,34 +14,6 @@ const CONNECT: u8 = 1;
 const ADDRESS_V4: u8 = 1;
 const ADDRESS_NAME: u8 = 3;
 const ADDRESS_V6: u8 = 4;
-
-/// The destination that a client requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An address.
-    Address(SocketAddr),
-    /// A host's name, to be resolved here, and a port.
-    Name(String, u16),
-}
-
-impl Target {
-    /// The target's port.
-    pub fn port(&self) -> u16 {
-        match self {
-            Self::Address(addr) => addr.port(),
-            Self::Name(_, port) => *port,
-        }
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Address(a) => a.fmt(f),
-            Self::Name(name, port) => write!(f, "{name}:{port}"),
-        }
-    }
-}
 
 /// The answer to a request (RFC 1928, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,10 +11,12 @@ use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
-use spindle_net::service::{Lifecycle, LinkKind, Summary, raise_file_limit, wire_config};
+use spindle_net::service::{Lifecycle, Summary};
 use spindle_net::socks::Target;
 use spindle_net::tls::ServerTls;
-use spindle_net::{NetError, Network, NetworkConfig, memory};
+use spindle_net::{
+    LinkKind, NetError, Network, NetworkConfig, memory, raise_file_limit, wire_config,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;

@@ -16,10 +16,11 @@ use netns::{
 use spindle_mptcp::path_manager::{FullMesh, Passive, PathManager};
 use spindle_mptcp::{Config, ConnectionInfo, StackConfig, preset};
 use spindle_net::limits::Limits;
-use spindle_net::service::{LinkKind, wire_config};
 use spindle_net::setup::{Dnat, SetupError, SetupOptions, SourceRoute, setup};
 use spindle_net::tun::TunOptions;
-use spindle_net::{Link, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
+use spindle_net::{
+    Link, LinkKind, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream, wire_config,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 

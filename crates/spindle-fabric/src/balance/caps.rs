@@ -1,6 +1,6 @@
 //! [`Caps`]: the routing of CAPS.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use spindle_units::{Bytes, Duration, Instant};
 
 use super::{

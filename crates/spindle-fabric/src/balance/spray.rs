@@ -1,6 +1,6 @@
 //! [`RandomSpray`]: random packet spraying.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Balancer, Balancing, Hop, NamedBalancing, SwitchInfo};

@@ -1,6 +1,6 @@
 //! [`GilbertTime`]: loss with two states that last in time.
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{Duration, Probability};
 

@@ -10,7 +10,7 @@ mod lte;
 use std::fmt;
 use std::sync::Arc;
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::{BitRate, Duration, Instant};
 

@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use rand_core::RngCore;
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spindle_units::Instant;
 

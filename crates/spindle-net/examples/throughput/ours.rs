@@ -7,11 +7,12 @@ use bytes::Bytes;
 use spindle_mptcp::path_manager::{Passive, PathManager, Ports};
 use spindle_mptcp::{Config, StackConfig, preset};
 use spindle_net::limits::Limits;
-use spindle_net::service::{LinkKind, wire_config};
 use spindle_net::setup::{SetupOptions, setup};
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
-use spindle_net::{Link, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
+use spindle_net::{
+    Link, LinkKind, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream, wire_config,
+};
 
 use crate::{Outcome, PIECE, Request};
 

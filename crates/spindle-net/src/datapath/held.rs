@@ -10,9 +10,6 @@ pub(crate) const PIECE_COST: usize = 80;
 /// Bytes of a relayed connection without its queues: its pipe, its task and the entries that refer to them.
 /// Together with the stack's own 8 KiB, this is what an idle connection of a gateway takes, 13 kB as measured.
 pub(crate) const RELAY_COST: u64 = 6 << 10;
-/// Bytes of a TLS session: rustls's buffers of one record in each direction (16 KiB and their headers), and its
-/// state.
-pub(crate) const TLS_COST: u64 = 40 << 10;
 
 /// One queue holds no more than this part of the free memory. Queues that grow at the same time then leave some
 /// of it to others (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",

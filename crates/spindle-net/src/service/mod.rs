@@ -1,9 +1,8 @@
 //! The common parts of gateway and connect: their configuration, their life from the first connection to the
 //! last, the signals that stop them, and their reports to a service manager.
 
-mod config;
+mod huge_pages;
 mod notify;
-mod process;
 mod signals;
 mod watchdog;
 
@@ -16,9 +15,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use config::{LinkKind, keepalive_after, wire_config};
+pub use huge_pages::disable_huge_pages;
 pub use notify::Notifier;
-pub use process::{disable_huge_pages, raise_file_limit};
 pub use signals::{Signal, Signals};
 pub use watchdog::watch;
 

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use spindle_mptcp::{CloseReason, ConnectionInfo};
 
 use super::stream;
+#[cfg(feature = "services")]
 use crate::datapath::held::Share;
-use crate::datapath::pipe::{AckObserver, Phase, Pipe};
+#[cfg(feature = "services")]
+use crate::datapath::pipe::AckObserver;
+use crate::datapath::pipe::{Phase, Pipe};
 use crate::error::NetError;
 
 /// A handle of a connection besides its stream, for code that watches the connection or has to end it while
@@ -35,17 +38,13 @@ impl ConnectionHandle {
     }
 
     /// Waits until the connection accepts data from a writer. Returns how many bytes it accepts.
-    pub(crate) async fn writable(&self) -> usize {
+    pub async fn writable(&self) -> usize {
         poll_fn(|cx| self.pipe.poll_writable(cx)).await
     }
 
-    /// A new share in the account of memory that is held for connections.
-    pub(crate) fn share(&self) -> Share {
-        Share::new(self.pipe.queue().held().clone())
-    }
-
-    /// Sets the number of bytes that are held for the connection as long as it lives.
-    pub(crate) fn hold(&self, bytes: u64) {
+    /// Sets the number of bytes that the program holds for the connection as long as it lives, such as those of a
+    /// TLS session. The stack's limit of memory includes them.
+    pub fn hold(&self, bytes: u64) {
         self.pipe.hold(bytes);
     }
 
@@ -58,15 +57,8 @@ impl ConnectionHandle {
     }
 
     /// Bytes written to the connection since its beginning.
-    pub(crate) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         self.pipe.lock().written
-    }
-
-    /// Notifies `observer` of acknowledgements from now on. A connection has one observer: the first.
-    pub(crate) fn observe_acknowledgements(&self, observer: Arc<dyn AckObserver>) {
-        if self.pipe.observer.set(observer).is_ok() {
-            self.pipe.attend();
-        }
     }
 
     /// Waits until the connection has ended. Returns how it ended, or `None` if the data path ended before.
@@ -82,6 +74,22 @@ impl ConnectionHandle {
                 Phase::Stopped => return None,
                 Phase::Open | Phase::Opening => changed.await,
             }
+        }
+    }
+}
+
+/// What only a relay needs.
+#[cfg(feature = "services")]
+impl ConnectionHandle {
+    /// A new share in the account of memory that is held for connections.
+    pub(crate) fn share(&self) -> Share {
+        Share::new(self.pipe.queue().held().clone())
+    }
+
+    /// Notifies `observer` of acknowledgements from now on. A connection has one observer: the first.
+    pub(crate) fn observe_acknowledgements(&self, observer: Arc<dyn AckObserver>) {
+        if self.pipe.observer.set(observer).is_ok() {
+            self.pipe.attend();
         }
     }
 }

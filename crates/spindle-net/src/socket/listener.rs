@@ -36,7 +36,14 @@ impl TcpListener {
         }
     }
 
-    /// The next established connection and its peer. No connection is lost if the future is dropped.
+    /// The listener, whose address is known as `outside` to its clients.
+    pub(crate) fn known_as(mut self, outside: SocketAddr) -> Self {
+        self.local = outside;
+        self
+    }
+
+    /// The next established connection and the address by which its peer is known outside the link
+    /// ([`TcpStream::outside_addr`]). No connection is lost if the future is dropped.
     ///
     /// # Errors
     /// [`NetError::Stopped`].
@@ -70,7 +77,7 @@ impl TcpListener {
 /// The stream of an accepted connection, and its peer.
 fn accepted(pipe: OwnedPipe) -> (TcpStream, SocketAddr) {
     let stream = TcpStream::new(pipe);
-    let peer = stream.peer_addr();
+    let peer = stream.outside_addr();
     (stream, peer)
 }
 

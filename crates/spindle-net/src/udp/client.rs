@@ -17,8 +17,8 @@ use super::pool::{self, Extra, Pool, Pools};
 use super::socket::{Buffers, PathFailure, Socket, is_no_route};
 use super::{UdpCounters, clamp_mss, is_scattered, mss_for, payload_for};
 use crate::error::NetError;
+use crate::file_limit::raise_file_limit;
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
-use crate::service::raise_file_limit;
 
 /// How long the socket of a subflow that ended is kept. 2 MSL of RFC 9293 is 4 minutes. A later segment opens
 /// the socket again.
@@ -31,8 +31,9 @@ const OTHER_FILES: u64 = 64;
 /// Options of a client's end.
 #[derive(Clone, Debug)]
 pub struct UdpClientOptions {
-    /// The gateway's UDP port.
-    pub remote_port: u16,
+    /// The peer's UDP port. If it is `None`, segments are sent to the UDP port whose number is that of their TCP
+    /// port.
+    pub remote_port: Option<u16>,
     /// The interfaces to which sockets of these local addresses must be bound.
     pub interfaces: Vec<(IpAddr, String)>,
     /// Whether sockets are bound to the address that the system chooses when they are opened, not to the
@@ -49,10 +50,21 @@ pub struct UdpClientOptions {
 }
 
 impl UdpClientOptions {
-    /// The defaults, for this UDP port of the gateway.
+    /// The defaults, for this UDP port of the peer.
     pub fn new(remote_port: u16) -> Self {
         Self {
-            remote_port,
+            remote_port: Some(remote_port),
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for UdpClientOptions {
+    /// Segments to the UDP port of the same number, sockets at the subflows' own addresses, outer packets of at
+    /// most 1500 bytes, 16 384 sockets, and five minutes until an idle socket is closed.
+    fn default() -> Self {
+        Self {
+            remote_port: None,
             interfaces: Vec::new(),
             follow_system: false,
             max_mtu: 1500,
@@ -154,7 +166,8 @@ impl UdpClient {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         let (local, remote) = ends;
-        let to = SocketAddr::new(remote.addr, self.options.remote_port);
+        let port = self.options.remote_port.unwrap_or(remote.port);
+        let to = SocketAddr::new(remote.addr, port);
         let next = self.free.last().copied().unwrap_or(self.flows.len());
         let socket = self.open(local.addr, to, FIRST_KEY + next)?;
         let most = payload_for(u32::from(self.options.max_mtu), local.addr.is_ipv4());

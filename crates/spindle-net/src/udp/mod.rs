@@ -13,7 +13,6 @@ mod pool;
 mod server;
 mod socket;
 
-use serde::{Deserialize, Serialize};
 use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Packet};
 
 pub use client::{UdpClient, UdpClientOptions, source_for};
@@ -21,7 +20,8 @@ pub(crate) use server::is_virtual;
 pub use server::{PREFIX, UdpServer, UdpServerOptions};
 
 /// Counters that only links over UDP have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "services", derive(serde::Serialize, serde::Deserialize))]
 pub struct UdpCounters {
     /// Encapsulation ids known at present, one for each subflow.
     pub ids: u64,

@@ -12,9 +12,8 @@ use spindle_experiment::{Carrier, End, Scenario};
 use spindle_mptcp::path_manager::Passive;
 use spindle_mptcp::{Config, StackConfig, for_unmodified_receivers};
 use spindle_net::limits::Limits;
-use spindle_net::service::{LinkKind, wire_config};
 use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
-use spindle_net::{Link, Network, NetworkConfig, memory};
+use spindle_net::{Link, LinkKind, Network, NetworkConfig, memory, wire_config};
 
 use crate::error::TestbedError;
 use crate::hosts::PORT;

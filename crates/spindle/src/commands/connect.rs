@@ -8,11 +8,10 @@ use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::setup::{SetupOptions, SourceRoute};
-use spindle_net::socks::Target;
 use spindle_net::tls::ClientTls;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions};
-use spindle_units::Duration;
+use spindle_net::{NEXT_PATH_AFTER, Target};
 
 use super::service::{
     Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, live, needed, pair,
@@ -20,13 +19,6 @@ use super::service::{
 };
 use crate::args::service::Connect as Args;
 use crate::failure::{Failure, Setting};
-
-/// What `--via` accepts.
-const VIA: &str = "an address or name and a port, such as 192.0.2.1:443 or gateway.example:443";
-
-/// If a SYN is not answered, the next path is tried after this time (RFC 8305, section 5: Connection Attempt Delay), unless
-/// the transport has its own.
-const NEXT_PATH_AFTER: Duration = Duration::from_millis(250);
 
 pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(registry, &args.service)?;
@@ -73,9 +65,12 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let wire = || match &plan.tun {
         Some(tun) => Wire::tun(&paths.setup(tun)),
         None => {
-            let mut link = UdpClientOptions::new(via.as_ref().map_or(0, Target::port));
-            link.interfaces = paths.interfaces();
-            link.follow_system = paths.list.is_empty();
+            let link = UdpClientOptions {
+                remote_port: via.as_ref().map(Target::port),
+                interfaces: paths.interfaces(),
+                follow_system: paths.list.is_empty(),
+                ..UdpClientOptions::default()
+            };
             Ok(Wire::plain(UdpClient::new(link)?))
         }
     };
@@ -108,20 +103,8 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
 
 /// An address, or a name that need not resolve yet, and a port.
 fn target(text: &str) -> Result<Target, Failure> {
-    if let Ok(addr) = text.parse::<SocketAddr>() {
-        let usable = addr.port() != 0 && !addr.ip().is_unspecified();
-        return usable
-            .then_some(Target::Address(addr))
-            .ok_or_else(|| bad("via", text, VIA));
-    }
-    let parts = text.rsplit_once(':');
-    let named = parts.and_then(|(name, port)| Some((name, port.parse::<u16>().ok()?)));
-    match named {
-        Some((name, port)) if port != 0 && !name.is_empty() && !name.contains([':', '/', ' ']) => {
-            Ok(Target::Name(name.to_owned(), port))
-        }
-        _ => Err(bad("via", text, VIA)),
-    }
+    text.parse()
+        .map_err(|e| Failure::setting("via", format!(": {e}")))
 }
 
 fn resolves(target: &Target) -> bool {

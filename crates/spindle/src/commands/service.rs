@@ -14,13 +14,15 @@ use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
-    Lifecycle, LinkKind, Notifier, Signal, Signals, Summary, disable_huge_pages, keepalive_after,
-    raise_file_limit, watch, wire_config,
+    Lifecycle, Notifier, Signal, Signals, Summary, disable_huge_pages, watch,
 };
 use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
 use spindle_net::status::{Control, Source, default_path};
 use spindle_net::tun::TunOptions;
-use spindle_net::{Link, NetError, Network, NetworkConfig};
+use spindle_net::{
+    Link, LinkKind, NetError, Network, NetworkConfig, keepalive_after, raise_file_limit,
+    wire_config,
+};
 use spindle_units::Bytes;
 
 use super::log::{self, Limiter};

@@ -101,7 +101,7 @@ impl Host {
 /// another client is served.
 #[test]
 fn a_gateway_whose_clients_accept_no_data_stays_within_its_memory_and_serves_others() {
-    spindle_net::service::raise_file_limit();
+    spindle_net::raise_file_limit();
     let limits = format!("--transport tcp --max-memory {LIMIT} --memory-per-connection 8MB");
     let (gateway, _connect, port) = pair(flood(), &limits, "--transport tcp");
     let status = gateway.status();

@@ -42,6 +42,10 @@ const FIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Gives a TIME_WAIT of 60 s, as in Linux (TCP_TIMEWAIT_LEN).
 const MSL: Duration = Duration::from_secs(30);
 
+/// If a SYN is not answered, the next path is tried after this time (RFC 8305, section 5: Connection Attempt
+/// Delay), unless the transport has its own.
+pub const NEXT_PATH_AFTER: Duration = Duration::from_millis(250);
+
 /// Period after which the share of blocked packets is measured again, if some packets are coded. CAPS section
 /// IX-C uses two round trips without a queue, which are some milliseconds within a site (our choice).
 const CODING_PERIOD: Duration = Duration::from_millis(10);

@@ -1,0 +1,146 @@
+//! [`Target`]: where a connection shall lead, by address or by name.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// An address or a name, and a port.
+///
+/// ```
+/// use spindle_net::Target;
+/// let target: Target = "gateway.example:443".parse()?;
+/// assert_eq!(target, Target::Name("gateway.example".to_owned(), 443));
+/// assert!("gateway.example".parse::<Target>().is_err());
+/// # Ok::<(), spindle_net::TargetError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An address.
+    Address(SocketAddr),
+    /// A host's name, which is looked up for each connection, and a port.
+    Name(String, u16),
+}
+
+/// The text is no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "found \"{0}\", want an address or name and a port, such as 192.0.2.1:443 or gateway.example:443"
+)]
+pub struct TargetError(String);
+
+impl Target {
+    /// The target's port.
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Address(addr) => addr.port(),
+            Self::Name(_, port) => *port,
+        }
+    }
+
+    /// The addresses of the target, in the order in which the system's resolver lists them.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::HostUnreachable`] if the name is unknown.
+    pub(crate) async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let (name, port) = match self {
+            Self::Address(addr) => return Ok(vec![*addr]),
+            Self::Name(name, port) => (name.clone(), *port),
+        };
+        let unknown = |name: &str, e: &dyn fmt::Display| {
+            io::Error::new(io::ErrorKind::HostUnreachable, format!("{name}: {e}"))
+        };
+        let look_up = move || match (name.as_str(), port).to_socket_addrs() {
+            Ok(found) => Ok(found.collect()),
+            Err(e) => Err(unknown(&name, &e)),
+        };
+        // The task is not cancelled, and it panics only if the resolver does.
+        tokio::task::spawn_blocking(look_up)
+            .await
+            .unwrap_or_else(|e| Err(io::Error::other(e)))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(a) => a.fmt(f),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+impl From<SocketAddr> for Target {
+    fn from(addr: SocketAddr) -> Self {
+        Self::Address(addr)
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    /// Neither the port may be 0 nor the address unspecified.
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let error = || TargetError(text.to_owned());
+        if let Ok(addr) = text.parse::<SocketAddr>() {
+            let usable = addr.port() != 0 && !addr.ip().is_unspecified();
+            return usable.then_some(Self::Address(addr)).ok_or_else(error);
+        }
+        let (name, port) = text.rsplit_once(':').ok_or_else(error)?;
+        let port = port.parse().ok().filter(|p| *p != 0).ok_or_else(error)?;
+        if name.is_empty() || name.contains([':', '/', ' ']) {
+            return Err(error());
+        }
+        Ok(Self::Name(name.to_owned(), port))
+    }
+}
+
+impl TryFrom<&str> for Target {
+    type Error = TargetError;
+
+    fn try_from(text: &str) -> Result<Self, TargetError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Target {
+    type Error = TargetError;
+
+    fn try_from(text: String) -> Result<Self, TargetError> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_names_with_a_port_are_targets() {
+        let target = |text: &str| text.parse::<Target>();
+        let v6 = "[2001:db8::1]:443";
+        assert_eq!(target(v6).unwrap().to_string(), v6);
+        assert_eq!(target("a.example:1").unwrap().port(), 1);
+        for bad in [
+            "",
+            "a.example",
+            "a.example:0",
+            ":80",
+            "0.0.0.0:80",
+            "http://a:80",
+            "::1:80",
+            "a:70000",
+        ] {
+            let error = target(bad).unwrap_err().to_string();
+            assert!(error.contains(&format!("\"{bad}\"")), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_names_are_reported_as_unreachable() {
+        let target = Target::Name("unknown.invalid".to_owned(), 80);
+        let error = target.addresses().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::HostUnreachable);
+        assert!(error.to_string().contains("unknown.invalid"));
+    }
+}
