@@ -139,7 +139,9 @@ impl Client {
     }
 
     /// Opens a connection to a target: a [`SocketAddr`](std::net::SocketAddr), or text such as `"server.example:7000"`. The port is that of UDP
-    /// and of the TCP segments inside. The addresses of a name are tried in order until one answers.
+    /// and of the TCP segments inside. The addresses of a name are tried 250 ms apart, and the first one that answers
+    /// is used (RFC 8305). How long that may take is up to the caller (`tokio::time::timeout`); the stack gives up
+    /// after its own SYN timers.
     ///
     /// # Errors
     /// [`NetError::Target`] for other text, [`NetError::System`] if the name is unknown,
@@ -153,7 +155,7 @@ impl Client {
     }
 
     async fn open(&self, target: &Target) -> Result<TcpStream, NetError> {
-        let opened = dial(&self.network, &self.local, target, &self.config).await;
+        let opened = dial(&self.network, &self.local, target, &self.config, None).await;
         opened.map(|(stream, _)| stream)
     }
 

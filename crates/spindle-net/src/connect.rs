@@ -52,6 +52,9 @@ pub struct ConnectOptions {
     pub metrics: Option<Metrics>,
     /// TLS with the gateway.
     pub tls: Option<ClientTls>,
+    /// How long it may take until an address of the target has answered. Then the program's connection is refused. `None`:
+    /// as long as the stack repeats its SYNs.
+    pub patience: Option<Duration>,
     /// Most connections at a time. Further ones are reset.
     pub max_connections: usize,
     /// Connections over which no bytes have passed for this long are reset. `None` disables it.
@@ -256,7 +259,8 @@ fn refusal(e: &NetError) -> Refused {
 /// Opens a connection to the target and performs the TLS handshake, if one is configured.
 async fn dial(shared: &Shared, target: &Target) -> Opened {
     let options = &shared.options;
-    let opened = dial::dial(&shared.network, &options.local, target, &options.config).await;
+    let (local, config) = (&options.local, &options.config);
+    let opened = dial::dial(&shared.network, local, target, config, options.patience).await;
     match opened {
         Ok((stream, to)) => secure(shared, stream, to).await,
         Err(e) => Err((refusal(&e), e.into())),

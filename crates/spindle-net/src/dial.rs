@@ -1,20 +1,27 @@
-//! Opens a connection to the first address of a target that answers.
+//! Opens a connection to whichever address of a target answers first (RFC 8305).
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_mptcp::Config;
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::error::NetError;
 use crate::socket::{Network, TcpStream};
 use crate::target::Target;
 use crate::udp;
 
-/// How long an attempt to connect from one local address to one target address may take, while other pairs are
-/// left to try.
-const ATTEMPT: Duration = Duration::from_secs(10);
+/// If an attempt has no result, the next one starts after this time (RFC 8305, section 5: Connection Attempt
+/// Delay).
+const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(250);
+/// Attempts that may be in progress at a time. If there are more pairs of addresses, each further attempt waits for
+/// an earlier one to fail.
+const MOST_AT_ONCE: usize = 8;
+/// Pairs of addresses that one connection tries, so that no name makes a connection try addresses for minutes.
+const MOST_PAIRS: usize = 32;
 
 /// Local addresses for a connection to `target`, in the order in which they will be tried. If `local` is empty,
 /// the system chooses the address.
@@ -26,41 +33,182 @@ fn sources(local: &[IpAddr], target: SocketAddr) -> Vec<IpAddr> {
     local.iter().filter(of_family).copied().collect()
 }
 
-/// Tries the addresses of the target in order, each from every local address of its family, until a connection
-/// is established. Returns it with the address that answered.
+/// The addresses with both families in turn, beginning with that of the first address (RFC 8305, section 4). Each
+/// address is listed once.
+fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first().map(SocketAddr::is_ipv4) else {
+        return addresses;
+    };
+    let mut families = [VecDeque::new(), VecDeque::new()];
+    for addr in addresses {
+        let family = &mut families[usize::from(addr.is_ipv4() != first)];
+        if !family.contains(&addr) {
+            family.push_back(addr);
+        }
+    }
+    let mut order = Vec::new();
+    while families.iter().any(|f| !f.is_empty()) {
+        order.extend(families.iter_mut().filter_map(VecDeque::pop_front));
+    }
+    order
+}
+
+/// Pairs of a local address and an address of the target, in the order in which they will be tried: each address from
+/// its first local address, then each from its second, and so on.
+fn pairs(local: &[IpAddr], addresses: Vec<SocketAddr>) -> VecDeque<(IpAddr, SocketAddr)> {
+    let order = interleaved(addresses).into_iter();
+    let of: Vec<_> = order.map(|to| (sources(local, to), to)).collect();
+    let most = of.iter().map(|(from, _)| from.len()).max().unwrap_or(0);
+    let pairs = (0..most).flat_map(|i| {
+        let with = of
+            .iter()
+            .filter_map(move |(from, to)| Some((*from.get(i)?, *to)));
+        with.collect::<Vec<_>>()
+    });
+    pairs.take(MOST_PAIRS).collect()
+}
+
+/// Opens a connection to the target. The pairs of its addresses with local addresses of their family are tried in order. An
+/// attempt starts as soon as the one before has failed, or after 250 ms, and the first connection that is established wins.
+/// The others are given up. Returns the connection with the address that answered.
 ///
 /// # Errors
-/// The error of the last attempt; [`NetError::System`] if the name is unknown; [`NetError::NoLocalAddress`].
+/// The error of the last attempt that failed; [`NetError::TimedOut`] after `patience`; [`NetError::System`] if the name is
+/// unknown; [`NetError::NoLocalAddress`].
 pub(crate) async fn dial(
     network: &Network,
     local: &[IpAddr],
     target: &Target,
     config: &Arc<Config>,
+    patience: Option<Duration>,
 ) -> Result<(TcpStream, SocketAddr), NetError> {
-    let found = target.addresses().await;
-    let found = found.map_err(NetError::system("cannot look up the target's name"))?;
-    let pairs = found.into_iter().flat_map(|to| {
-        let from = sources(local, to).into_iter();
-        from.map(move |from| (from, to))
-    });
-    let mut pairs = pairs.peekable();
-    let mut failed = NetError::NoLocalAddress(target.clone());
-    while let Some((from, to)) = pairs.next() {
-        let opening = network.connect(from, to, config.clone());
-        let opened = match pairs.peek() {
-            None => opening.await,
-            Some(_) => {
-                let opened = timeout(ATTEMPT, opening).await;
-                opened.unwrap_or(Err(NetError::TimedOut(to)))
-            }
-        };
-        match opened {
-            Ok(stream) => return Ok((stream, to)),
-            Err(e) => {
-                tracing::debug!(%from, %to, error = %e, "an attempt failed");
-                failed = e;
-            }
+    let race = async {
+        let found = target.addresses().await;
+        let found = found.map_err(NetError::system("cannot look up the target's name"))?;
+        let none = || NetError::NoLocalAddress(target.clone());
+        race(network, pairs(local, found), config)
+            .await
+            .map_err(|e| e.unwrap_or_else(none))
+    };
+    match patience {
+        None => race.await,
+        Some(patience) => {
+            let late = |_| Err(NetError::TimedOut(target.clone()));
+            timeout(patience, race).await.unwrap_or_else(late)
         }
     }
-    Err(failed)
+}
+
+/// Tries the pairs. Returns no error if there are none.
+async fn race(
+    network: &Network,
+    mut waiting: VecDeque<(IpAddr, SocketAddr)>,
+    config: &Arc<Config>,
+) -> Result<(TcpStream, SocketAddr), Option<NetError>> {
+    // Dropping the set ends the tasks, which gives their connections up.
+    let mut attempts = JoinSet::new();
+    let mut failed = None;
+    loop {
+        if attempts.len() < MOST_AT_ONCE
+            && let Some((from, to)) = waiting.pop_front()
+        {
+            let (network, config) = (network.clone(), config.clone());
+            attempts.spawn(async move { (network.connect(from, to, config).await, from, to) });
+        }
+        let may_start = !waiting.is_empty() && attempts.len() < MOST_AT_ONCE;
+        let ended = tokio::select! {
+            ended = attempts.join_next() => ended,
+            () = sleep(NEXT_ATTEMPT_AFTER), if may_start => continue,
+        };
+        match ended {
+            None => return Err(failed),
+            Some(Ok((Ok(stream), _, to))) => return Ok((stream, to)),
+            Some(Ok((Err(error), from, to))) => {
+                tracing::debug!(%from, %to, %error, "an attempt failed");
+                failed = Some(error);
+            }
+            // The runtime ends the tasks when it shuts down.
+            Some(Err(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{NetworkConfig, TcpListener};
+    use crate::udp::{UdpClient, UdpClientOptions};
+
+    fn addrs(list: &[&str]) -> Vec<SocketAddr> {
+        list.iter().map(|a| a.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn families_take_turns_beginning_with_the_first() {
+        let found = addrs(&[
+            "[::1]:1",
+            "[::2]:1",
+            "[::1]:1",
+            "[::3]:1",
+            "1.0.0.1:1",
+            "1.0.0.2:1",
+        ]);
+        let order = addrs(&["[::1]:1", "1.0.0.1:1", "[::2]:1", "1.0.0.2:1", "[::3]:1"]);
+        assert_eq!(interleaved(found), order);
+        assert_eq!(interleaved(Vec::new()), []);
+    }
+
+    #[test]
+    fn every_address_is_tried_before_a_second_local_address() {
+        let local: Vec<IpAddr> = ["10.0.0.1", "10.0.0.2", "fd00::1"]
+            .map(|a| a.parse().unwrap())
+            .into();
+        let tried = pairs(&local, addrs(&["1.0.0.1:1", "[2001:db8::1]:1"]));
+        let of = |from: usize, to: &str| (local[from], to.parse().unwrap());
+        let want = [
+            of(0, "1.0.0.1:1"),
+            of(2, "[2001:db8::1]:1"),
+            of(1, "1.0.0.1:1"),
+        ];
+        assert_eq!(tried, want);
+    }
+
+    /// A network over UDP, an address that never answers, and the socket that keeps its port.
+    fn silence() -> (Network, SocketAddr, std::net::UdpSocket) {
+        let link = UdpClient::new(UdpClientOptions::default()).unwrap();
+        let network = Network::start(NetworkConfig::default(), Box::new(link)).unwrap();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        (network, socket.local_addr().unwrap(), socket)
+    }
+
+    fn config() -> Arc<Config> {
+        let preset = spindle_mptcp::preset(spindle_mptcp::DEFAULT_TRANSPORT).unwrap();
+        Arc::new(preset.config)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_answers_wins_over_an_earlier_one_that_is_silent() {
+        let (network, silent, _socket) = silence();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let from = silent.ip();
+        let waiting = [(from, silent), (from, listener.local_addr())].into();
+        let (stream, to) = race(&network, waiting, &config()).await.unwrap();
+        assert_eq!(to, listener.local_addr());
+        assert_eq!(stream.peer_addr(), to);
+    }
+
+    #[tokio::test]
+    async fn silence_ends_with_the_patience_and_other_attempts_are_given_up() {
+        let (network, silent, _socket) = silence();
+        let target = Target::Address(silent);
+        let patience = Some(Duration::from_millis(400));
+        let error = dial(&network, &[], &target, &config(), patience)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, NetError::TimedOut(_)), "{error}");
+        assert!(error.to_string().contains(&silent.to_string()), "{error}");
+        while !network.connections().await.unwrap().is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
 }

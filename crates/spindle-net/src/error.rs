@@ -50,9 +50,9 @@ pub enum NetError {
     /// This host has no address from which the target could be reached.
     #[error("{0}: no way to it from any local address of its family")]
     NoLocalAddress(Target),
-    /// An attempt to connect took too long, and there are other addresses to try.
+    /// No address of the target answered within the time that the caller allows.
     #[error("connection to {0}: no answer in time")]
-    TimedOut(SocketAddr),
+    TimedOut(Target),
     /// The directory of control sockets is not safe to use.
     #[error(
         "{}: the directory of control sockets {problem}; want a directory of this user's with mode 0700: \

@@ -77,6 +77,7 @@ impl World {
             config: config(Arc::new(Ports(2))),
             metrics: Some(metrics.1.clone()),
             tls: None,
+            patience: None,
             max_connections: 2000,
             idle_timeout: None,
             half_close_timeout: None,

@@ -228,6 +228,7 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
         config: config(Arc::new(Passive)),
         metrics: Some(metrics.clone()),
         tls: None,
+        patience: None,
         max_connections: 10,
         idle_timeout: None,
         half_close_timeout: None,

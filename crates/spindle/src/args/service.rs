@@ -220,6 +220,15 @@ pub(crate) struct Connect {
     /// The gateway, or any server
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) via: Option<String>,
+    /// How long it may take until the gateway or server has answered; then the program's connection is
+    /// refused. `none`: as long as SYNs are repeated
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "2s",
+        allow_hyphen_values = true
+    )]
+    pub(crate) connect_timeout: String,
     /// The programs speak SOCKS5 and say where to connect; over --tun only, in place of --via
     #[arg(long)]
     pub(crate) socks5: bool,

@@ -14,8 +14,8 @@ use spindle_net::udp::{UdpClient, UdpClientOptions};
 use spindle_net::{NEXT_PATH_AFTER, Target};
 
 use super::service::{
-    Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, live, needed, pair,
-    readable,
+    Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, limit, live, needed,
+    pair, readable,
 };
 use crate::args::service::Connect as Args;
 use crate::failure::{Failure, Setting};
@@ -53,15 +53,14 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         config,
         tls: tls.clone(),
         metrics: None,
+        patience: limit("connect-timeout", &args.connect_timeout)?,
         max_connections: plan.limits.max_connections,
         idle_timeout: plan.idle_timeout,
         half_close_timeout: plan.half_close_timeout,
         drain: plan.drain,
     };
-    let to = match &via {
-        Some(via) => via.to_string(),
-        None => "where the program says".to_owned(),
-    };
+    let to = via.as_ref().map(Target::to_string);
+    let to = to.unwrap_or_else(|| "where the program says".to_owned());
     let wire = || match &plan.tun {
         Some(tun) => Wire::tun(&paths.setup(tun)),
         None => {

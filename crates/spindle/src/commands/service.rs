@@ -109,7 +109,7 @@ fn time(flag: &str, text: &str) -> Result<Duration, Failure> {
 }
 
 /// A time limit. "none" disables it.
-fn limit(flag: &str, text: &str) -> Result<Option<Duration>, Failure> {
+pub(super) fn limit(flag: &str, text: &str) -> Result<Option<Duration>, Failure> {
     if text == "none" {
         return Ok(None);
     }
