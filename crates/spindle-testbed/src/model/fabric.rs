@@ -126,11 +126,14 @@ impl Drop for Fabric {
 /// Lets this thread run before others and wake up on time, as far as the system allows it. Emulating a network
 /// in real time needs both.
 pub fn precise() {
-    let param = libc::sched_param { sched_priority: 1 };
-    // SAFETY: both calls only take values and a pointer to a live struct, and change this thread alone. A
+    // The kernel's `struct sched_param` is this number. musl's has further members, and musl's function
+    // `sched_setscheduler` does not make the system call.
+    let priority: libc::c_int = 1;
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: both calls only take values and a pointer to a live number, and change this thread alone. A
     // refusal (no privilege) leaves the settings unchanged. Lateness then shows it.
     unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &param);
+        libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority);
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
     }
 }
