@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 /// The file of causes.
-const FILE: &str = include_str!("../../../experiments/causes.toml");
+const FILE: &str = include_str!("../experiments/causes.toml");
 
 /// What makes a claim fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

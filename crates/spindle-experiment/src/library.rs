@@ -96,7 +96,7 @@ macro_rules! built_in {
             id: $id,
             paper: $paper,
             path: concat!("experiments/", $path),
-            text: include_str!(concat!("../../../experiments/", $path)),
+            text: include_str!(concat!("../experiments/", $path)),
         }
     };
 }

@@ -29,7 +29,7 @@ macro_rules! reading {
         Reading {
             name: $name,
             path: concat!("experiments/readings/", $name, ".toml"),
-            text: include_str!(concat!("../../../experiments/readings/", $name, ".toml")),
+            text: include_str!(concat!("../experiments/readings/", $name, ".toml")),
         }
     };
 }
