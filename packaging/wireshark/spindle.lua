@@ -2,7 +2,7 @@
 -- options and packets of parities, packet scatter and coding (docs/wire/parities.md, scatter.md, coding.md).
 --
 -- Install: copy this file to the directory "Personal Lua Plugins" of Help > About Wireshark > Folders, or run
--- `tshark -X lua_script:spindle.lua`. It needs Wireshark 3.6 or later.
+-- `tshark -X lua_script:spindle.lua`. Tested with Wireshark 4.0.
 --
 -- A segment in UDP is passed to Wireshark's own TCP dissector, with the addresses of the outer IP header and its own
 -- ports, so that the filters of TCP and MPTCP work on it. The field spindle.id identifies the subflow, also after a
