@@ -8,30 +8,31 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use spindle_mptcp::{Config, StackError};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 use tokio::time::timeout;
 
 use crate::dial;
 use crate::error::NetError;
+use crate::forward;
 use crate::handshake::{expired, secured};
 use crate::metrics::{Metrics, Refused};
+use crate::proxy::{self, Proxy};
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
-use crate::socks::{self, Reply};
 use crate::target::Target;
 use crate::tls::ClientTls;
 
-/// How long a program may take to send its SOCKS5 request.
+/// How long the first bytes of a connection may take to be accepted.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where a connect service opens its connections to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Destination {
     /// All connections go to this gateway or server.
     Via(Target),
-    /// Each program names its destination by SOCKS5 (RFC 1928): an address, or a name that is resolved here.
-    /// The link must be able to reach any target, as a TUN device can.
-    Socks5,
+    /// Each program names its target: an address or a name. If a gateway connects to it, the name is resolved there.
+    Programs(Proxy),
 }
 
 /// Options of a connect service.
@@ -175,20 +176,26 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
             Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
         }
     };
-    let (inside, id, target) = match opened {
+    let Opened {
+        inside,
+        id,
+        reached,
+        target,
+        moved,
+    } = match opened {
         Ok(opened) => opened,
         Err((why, e)) => {
             tracing::warn!(%peer, error = %e, "refused");
             if let Some(m) = &shared.options.metrics {
                 m.refused(why);
             }
-            if shared.options.destination != Destination::Socks5 {
+            if let Destination::Via(_) = shared.options.destination {
                 relay::reset(&program);
             }
             return shared.lifecycle.stage() == Stage::Aborting;
         }
     };
-    tracing::debug!(connection = id, %peer, %target, "open");
+    tracing::debug!(connection = id, %peer, %target, %reached, "open");
     let handle = inside.handle();
     let options = RelayOptions {
         asking: Asking::Outside,
@@ -202,8 +209,9 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
         connection = id,
         %peer,
         %target,
-        to_program = report.outward,
-        from_program = report.inward,
+        %reached,
+        to_program = report.outward + moved.0,
+        from_program = report.inward + moved.1,
         duration_ms = begin.elapsed().as_millis() as u64,
         ended = %report.ended,
         error = report.error.map(|e| e.to_string()),
@@ -214,37 +222,89 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
     report.ended == Ended::Aborted
 }
 
-/// A connection, its number and its target, or the reason why it could not be opened.
-type Opened = Result<(Inside, u64, SocketAddr), (Refused, io::Error)>;
+/// A connection that is ready to be relayed.
+struct Opened {
+    inside: Inside,
+    /// Its number.
+    id: u64,
+    /// The address that was reached: the target's, or the gateway's.
+    reached: SocketAddr,
+    target: Target,
+    /// Bytes that have already been sent to the program, and from it.
+    moved: (u64, u64),
+}
 
-fn unreachable(e: impl Into<io::Error>) -> (Refused, io::Error) {
+/// The reason why no connection was opened.
+type Failed = (Refused, io::Error);
+
+fn unreachable(e: impl Into<io::Error>) -> Failed {
     (Refused::Unreachable, e.into())
 }
 
-fn not_socks(e: impl Into<io::Error>) -> (Refused, io::Error) {
-    (Refused::Socks, e.into())
-}
-
 /// Determines the target and opens a connection to it.
-async fn open(shared: &Shared, program: &mut KernelStream) -> Opened {
+async fn open(shared: &Shared, program: &mut KernelStream) -> Result<Opened, Failed> {
     let options = &shared.options;
     program.set_nodelay(true).map_err(unreachable)?;
-    if let Destination::Via(via) = &options.destination {
-        return dial(shared, via).await;
+    match &options.destination {
+        Destination::Via(via) => dial(shared, via).await,
+        Destination::Programs(proxy) => open_named(shared, proxy, program).await,
     }
-    let asked = timeout(PATIENCE, socks::accept(program)).await;
-    let asked = asked
-        .map_err(|_| not_socks(expired("SOCKS request")))?
-        .map_err(|e| not_socks(io::Error::other(e)))?;
-    let dialled = dial(shared, &asked).await;
-    let (reply, bound) = match &dialled {
-        Ok((_, _, target)) => (Reply::Succeeded, *target),
-        Err((_, e)) => (e.kind().into(), SocketAddr::from(([0, 0, 0, 0], 0))),
+}
+
+/// Opens a connection to the target that the program names, and answers the program.
+async fn open_named(
+    shared: &Shared,
+    proxy: &Proxy,
+    program: &mut KernelStream,
+) -> Result<Opened, Failed> {
+    let asked = proxy::accept(proxy, program).await;
+    let asked = asked.map_err(|e| (e.counted(), io::Error::other(e)))?;
+    let opened = match &proxy.via {
+        None => dial(shared, &asked.target).await.map(|o| (o, Vec::new())),
+        Some(via) => tunnel(shared, via, &asked.target).await,
     };
-    let told = socks::reply(program, reply, bound).await;
-    let opened = dialled?;
-    told.map_err(not_socks)?;
+    let (mut opened, first) = match opened {
+        Ok(opened) => opened,
+        Err((why, e)) => {
+            // The program may be gone. Its request has failed in any case.
+            let _ = asked.answer(program, Err(&e)).await;
+            return Err((why, e));
+        }
+    };
+    let reached = proxy.via.is_none().then_some(opened.reached);
+    let stream = opened.inside.stream();
+    let handing_over = async {
+        asked.answer(program, Ok(reached)).await?;
+        program.write_all(&first).await?;
+        stream.write_all(&asked.early).await?;
+        stream.flush().await
+    };
+    let handed = timeout(PATIENCE, handing_over).await;
+    let handed = handed.unwrap_or_else(|_| Err(expired("first bytes")));
+    if let Err(e) = handed {
+        opened.inside.handle().abort();
+        return Err(unreachable(e));
+    }
+    opened.moved = (first.len() as u64, asked.early.len() as u64);
     Ok(opened)
+}
+
+/// Opens a connection to the gateway `via`, which connects it to the target. Returns the first bytes of the target,
+/// too.
+async fn tunnel(
+    shared: &Shared,
+    via: &Target,
+    target: &Target,
+) -> Result<(Opened, Vec<u8>), Failed> {
+    let mut opened = dial(shared, via).await?;
+    match forward::tunnel(&mut opened.inside, target).await {
+        Ok(first) => {
+            opened.target = target.clone();
+            Ok((opened, first))
+        }
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((Refused::Rule, e)),
+        Err(e) => Err(unreachable(e)),
+    }
 }
 
 /// The metrics' name for the reason why a connection could not be opened.
@@ -257,17 +317,22 @@ fn refusal(e: &NetError) -> Refused {
 }
 
 /// Opens a connection to the target and performs the TLS handshake, if one is configured.
-async fn dial(shared: &Shared, target: &Target) -> Opened {
+async fn dial(shared: &Shared, target: &Target) -> Result<Opened, Failed> {
     let options = &shared.options;
     let (local, config) = (&options.local, &options.config);
     let opened = dial::dial(&shared.network, local, target, config, options.patience).await;
     match opened {
-        Ok((stream, to)) => secure(shared, stream, to).await,
+        Ok((stream, to)) => secure(shared, stream, to, target).await,
         Err(e) => Err((refusal(&e), e.into())),
     }
 }
 
-async fn secure(shared: &Shared, stream: TcpStream, target: SocketAddr) -> Opened {
+async fn secure(
+    shared: &Shared,
+    stream: TcpStream,
+    reached: SocketAddr,
+    target: &Target,
+) -> Result<Opened, Failed> {
     let id = stream.id();
     let inside = match &shared.options.tls {
         None => Inside::Plain(stream),
@@ -275,5 +340,11 @@ async fn secure(shared: &Shared, stream: TcpStream, target: SocketAddr) -> Opene
             .await
             .map_err(|e| (Refused::Tls, e))?,
     };
-    Ok((inside, id, target))
+    Ok(Opened {
+        inside,
+        id,
+        reached,
+        target: target.clone(),
+        moved: (0, 0),
+    })
 }

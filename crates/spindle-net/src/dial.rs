@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use spindle_mptcp::Config;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::error::NetError;
 use crate::socket::{Network, TcpStream};
@@ -116,9 +116,13 @@ async fn race(
             attempts.spawn(async move { (network.connect(from, to, config).await, from, to) });
         }
         let may_start = !waiting.is_empty() && attempts.len() < MOST_AT_ONCE;
-        let ended = tokio::select! {
-            ended = attempts.join_next() => ended,
-            () = sleep(NEXT_ATTEMPT_AFTER), if may_start => continue,
+        let next = attempts.join_next();
+        let ended = match may_start {
+            false => next.await,
+            true => match timeout(NEXT_ATTEMPT_AFTER, next).await {
+                Ok(ended) => ended,
+                Err(_) => continue,
+            },
         };
         match ended {
             None => return Err(failed),
@@ -208,7 +212,7 @@ mod tests {
         assert!(matches!(error, NetError::TimedOut(_)), "{error}");
         assert!(error.to_string().contains(&silent.to_string()), "{error}");
         while !network.connections().await.unwrap().is_empty() {
-            sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }

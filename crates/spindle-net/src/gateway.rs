@@ -1,5 +1,5 @@
 //! A gateway: relays the connections of Spindle's clients, over MPTCP or plain TCP, to a service that speaks
-//! ordinary TCP.
+//! ordinary TCP, or to the targets that the clients name.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +13,7 @@ use tokio::net::{TcpSocket, TcpStream as KernelStream};
 use tokio::time::timeout;
 
 use crate::error::NetError;
+use crate::forward::{Forwarded, Forwarder};
 use crate::handshake::{expired, secured};
 use crate::limits;
 use crate::metrics::{Metrics, Refused};
@@ -20,6 +21,7 @@ use crate::proxy_protocol;
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
+use crate::target::Target;
 use crate::tls::ServerTls;
 
 /// How long the service may take to accept a connection.
@@ -27,13 +29,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Most connections that wait for the gateway to accept them.
 const BACKLOG: usize = 4096;
 
+/// What is behind a gateway.
+#[derive(Clone, Debug)]
+pub enum Backend {
+    /// The service at this address.
+    Service(SocketAddr),
+    /// The targets that clients name, within rules.
+    Forward(Forwarder),
+}
+
+impl From<SocketAddr> for Backend {
+    fn from(service: SocketAddr) -> Self {
+        Self::Service(service)
+    }
+}
+
 /// Options of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
     /// Addresses and ports to listen on, as the stack sees them.
     pub listen: Vec<SocketAddr>,
-    /// Address of the service.
-    pub to: SocketAddr,
+    /// Where connections go.
+    pub to: Backend,
     /// Configuration of each connection ([`wire_config`](crate::wire_config)).
     pub config: Arc<Config>,
     /// Further addresses to announce to clients.
@@ -41,7 +58,8 @@ pub struct GatewayOptions {
     /// Listening addresses as clients know them, if those differ: pairs of the stack's address and the clients'
     /// address. The PROXY protocol reports the clients' address.
     pub outside: Vec<(SocketAddr, SocketAddr)>,
-    /// Whether to report the client's address to the service (PROXY protocol, version 2).
+    /// Whether to report the client's address to the service (PROXY protocol, version 2). It does not apply to
+    /// targets that clients name.
     pub proxy_protocol: bool,
     /// Where ended and refused connections are counted.
     pub metrics: Option<Metrics>,
@@ -60,10 +78,10 @@ pub struct GatewayOptions {
 impl GatewayOptions {
     /// The defaults: no announced addresses, no PROXY protocol, no TLS, 10 000 connections, the timeouts of
     /// [`limits`], 30 s to drain.
-    pub fn new(listen: Vec<SocketAddr>, to: SocketAddr, config: Arc<Config>) -> Self {
+    pub fn new(listen: Vec<SocketAddr>, to: impl Into<Backend>, config: Arc<Config>) -> Self {
         Self {
             listen,
-            to,
+            to: to.into(),
             config,
             announce: Vec::new(),
             outside: Vec::new(),
@@ -192,8 +210,8 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
             Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
         }
     };
-    let (inside, service) = match ready {
-        Ok(both) => both,
+    let opened = match ready {
+        Ok(opened) => opened,
         Err((why, e)) => {
             if let Some(m) = &shared.options.metrics {
                 m.refused(why);
@@ -202,20 +220,22 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
             return shared.lifecycle.stage() == Stage::Aborting;
         }
     };
-    tracing::debug!(connection = id, %peer, %outside, "open");
+    let target = opened.target.map(|t| t.to_string());
+    tracing::debug!(connection = id, %peer, %outside, target, "open");
     let options = RelayOptions {
         asking: Asking::Inside,
         idle: shared.options.idle_timeout,
         half_closed: shared.options.half_close_timeout,
         metrics: shared.options.metrics.clone(),
     };
-    let report = relay::relay(inside, service, options, &shared.lifecycle).await;
+    let report = relay::relay(opened.inside, opened.service, options, &shared.lifecycle).await;
     let info = handle.connection_info().await.ok();
     tracing::info!(
         connection = id,
         %peer,
         %outside,
-        from_client = report.outward,
+        target,
+        from_client = report.outward + opened.early,
         to_client = report.inward,
         duration_ms = begin.elapsed().as_millis() as u64,
         ended = %report.ended,
@@ -227,20 +247,49 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
     report.ended == Ended::Aborted
 }
 
-/// Prepares both sides: TLS with the client, the connection to the service, and the PROXY header.
-async fn open(
-    shared: &Shared,
-    stream: TcpStream,
-) -> Result<(Inside, KernelStream), (Refused, io::Error)> {
+/// Both sides of a connection that is ready to be relayed.
+struct Opened {
+    inside: Inside,
+    service: KernelStream,
+    /// The target that the client named.
+    target: Option<Target>,
+    /// Bytes of the client that the other side has received already.
+    early: u64,
+}
+
+/// Prepares both sides: TLS with the client, then the connection to the service with the PROXY header, or to the
+/// target that the client names.
+async fn open(shared: &Shared, stream: TcpStream) -> Result<Opened, (Refused, io::Error)> {
     let ends = (stream.outside_addr(), stream.local_addr());
-    let inside = match &shared.options.tls {
+    let mut inside = match &shared.options.tls {
         None => Inside::Plain(stream),
         Some(tls) => secured(stream, &shared.lifecycle, |s| tls.accept_or_return(s))
             .await
             .map_err(|e| (Refused::Tls, e))?,
     };
-    match service(&shared.options, ends).await {
-        Ok(service) => Ok((inside, service)),
+    let to = match &shared.options.to {
+        Backend::Service(to) => *to,
+        Backend::Forward(forwarder) => {
+            let Forwarded {
+                service,
+                target,
+                early,
+            } = forwarder.accept(&mut inside).await?;
+            return Ok(Opened {
+                inside,
+                service,
+                target: Some(target),
+                early,
+            });
+        }
+    };
+    match service(&shared.options, to, ends).await {
+        Ok(service) => Ok(Opened {
+            inside,
+            service,
+            target: None,
+            early: 0,
+        }),
         Err(e) => {
             // Abort before the stream is dropped, since dropping it would close the connection in order.
             inside.handle().abort();
@@ -262,18 +311,19 @@ fn known_as(
 
 async fn service(
     options: &GatewayOptions,
+    to: SocketAddr,
     (source, destination): (SocketAddr, SocketAddr),
 ) -> io::Result<KernelStream> {
-    let socket = match options.to {
+    let socket = match to {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
     // Until a relay has ended in order, closing this socket sends a reset.
     socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
-    let service = timeout(PATIENCE, socket.connect(options.to)).await;
+    let service = timeout(PATIENCE, socket.connect(to)).await;
     let mut service = service
         .map_err(|_| expired("service"))?
-        .map_err(|e| io::Error::new(e.kind(), format!("service {}: {e}", options.to)))?;
+        .map_err(|e| io::Error::new(e.kind(), format!("service {to}: {e}")))?;
     service.set_nodelay(true)?;
     if options.proxy_protocol {
         let known = known_as(&options.outside, source, destination);

@@ -51,7 +51,7 @@
 //!    connections over UDP without further set-up.
 //! 4. [`tun`] and [`udp`] are the links to real wires. `docs/wire/encapsulation.md` describes segments in UDP.
 //! 5. [`relay`] joins a connection of Spindle to one of the kernel. [`gateway`] and [`connect`] use it, and
-//!    also [`tls`], [`socks`] and [`proxy_protocol`].
+//!    also [`tls`], [`socks`], [`proxy`] with [`users`], [`forward`] and [`proxy_protocol`].
 //! 6. [`service`] has the parts that both services share: the configuration of their connections
 //!    ([`wire_config`]), draining, signals, and the reports to a service manager. [`limits`] bounds
 //!    how many of the host's resources they use.
@@ -66,6 +66,8 @@ mod dial;
 mod error;
 mod file_limit;
 #[cfg(feature = "services")]
+pub mod forward;
+#[cfg(feature = "services")]
 pub mod gateway;
 #[cfg(feature = "services")]
 mod handshake;
@@ -76,6 +78,8 @@ pub mod memory;
 pub mod metrics;
 #[cfg(feature = "services")]
 mod observers;
+#[cfg(feature = "services")]
+pub mod proxy;
 #[cfg(feature = "services")]
 pub mod proxy_protocol;
 mod randomness;
@@ -96,6 +100,8 @@ pub mod tls;
 #[cfg(feature = "tun")]
 pub mod tun;
 pub mod udp;
+#[cfg(feature = "services")]
+pub mod users;
 mod wire_config;
 
 pub use client::{Client, ClientBuilder};

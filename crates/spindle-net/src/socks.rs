@@ -1,14 +1,22 @@
-//! SOCKS version 5 (RFC 1928), the server's side: CONNECT without authentication.
+//! SOCKS version 5 (RFC 1928), the server's side: CONNECT, without authentication or with a name and a password
+//! (RFC 1929).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-pub use crate::target::Target;
+use crate::target::Target;
+use crate::users::Users;
 
-const VERSION: u8 = 5;
+/// The version, with which a client's greeting begins.
+pub(crate) const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
+const PASSWORD: u8 = 2;
+/// The version of the negotiation about a password, and its answers (RFC 1929, section 2).
+const PASSWORD_VERSION: u8 = 1;
+const ACCEPTED: u8 = 0;
+const REJECTED: u8 = 1;
 const NO_ACCEPTABLE_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 const ADDRESS_V4: u8 = 1;
@@ -23,6 +31,8 @@ pub enum Reply {
     Succeeded = 0,
     /// Something else went wrong.
     Failure = 1,
+    /// The gateway's rules do not allow it.
+    NotAllowed = 2,
     /// The network is unreachable.
     NetworkUnreachable = 3,
     /// The host is unreachable, or its name is unknown.
@@ -44,6 +54,7 @@ impl From<io::ErrorKind> for Reply {
             io::ErrorKind::NetworkUnreachable => Self::NetworkUnreachable,
             io::ErrorKind::HostUnreachable | io::ErrorKind::NotFound => Self::HostUnreachable,
             io::ErrorKind::TimedOut => Self::Expired,
+            io::ErrorKind::PermissionDenied => Self::NotAllowed,
             _ => Self::Failure,
         }
     }
@@ -61,6 +72,15 @@ pub enum SocksError {
     /// The client does not accept a connection without authentication.
     #[error("the client wants authentication; this proxy has none: let it listen on loopback")]
     Authentication,
+    /// The client does not offer to send a name and a password.
+    #[error("the client has no user and password; this proxy wants one of --proxy-users")]
+    NoPassword,
+    /// The name or the password is wrong.
+    #[error("the user or the password is not one of --proxy-users")]
+    WrongPassword,
+    /// The negotiation about a password has another version.
+    #[error("found version {0} of the password's negotiation, want 1")]
+    PasswordVersion(u8),
     /// The command is BIND, UDP ASSOCIATE or unknown.
     #[error("found SOCKS command {0}, want 1 (CONNECT)")]
     Command(u8),
@@ -69,11 +89,12 @@ pub enum SocksError {
     Address(u8),
 }
 
-/// Reads a client's greeting and request. The caller answers the request with [`reply`].
+/// Reads a client's greeting and request. With `users`, the client must be one of them. The caller answers the
+/// request with [`reply`].
 ///
 /// # Errors
 /// [`SocksError`]. If the protocol has a reply for the error, the client has received it.
-pub async fn accept<S>(stream: &mut S) -> Result<Target, SocksError>
+pub async fn accept<S>(stream: &mut S, users: Option<&Users>) -> Result<Target, SocksError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -83,11 +104,18 @@ where
     }
     let mut methods = vec![0; usize::from(stream.read_u8().await?)];
     stream.read_exact(&mut methods).await?;
-    if !methods.contains(&NO_AUTHENTICATION) {
+    let (method, missing) = match users {
+        None => (NO_AUTHENTICATION, SocksError::Authentication),
+        Some(_) => (PASSWORD, SocksError::NoPassword),
+    };
+    if !methods.contains(&method) {
         stream.write_all(&[VERSION, NO_ACCEPTABLE_METHOD]).await?;
-        return Err(SocksError::Authentication);
+        return Err(missing);
     }
-    stream.write_all(&[VERSION, NO_AUTHENTICATION]).await?;
+    stream.write_all(&[VERSION, method]).await?;
+    if let Some(users) = users {
+        authenticate(stream, users).await?;
+    }
     let mut head = [0; 4];
     stream.read_exact(&mut head).await?;
     let [version, command, _, kind] = head;
@@ -105,6 +133,26 @@ where
         return Err(error);
     }
     target.ok_or(SocksError::Address(kind))
+}
+
+/// The negotiation about a name and a password (RFC 1929, section 2).
+async fn authenticate<S>(stream: &mut S, users: &Users) -> Result<(), SocksError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let version = stream.read_u8().await?;
+    if version != PASSWORD_VERSION {
+        return Err(SocksError::PasswordVersion(version));
+    }
+    let mut user = vec![0; usize::from(stream.read_u8().await?)];
+    stream.read_exact(&mut user).await?;
+    let mut password = vec![0; usize::from(stream.read_u8().await?)];
+    stream.read_exact(&mut password).await?;
+    if users.accept(&user, &password) {
+        return Ok(stream.write_all(&[PASSWORD_VERSION, ACCEPTED]).await?);
+    }
+    stream.write_all(&[PASSWORD_VERSION, REJECTED]).await?;
+    Err(SocksError::WrongPassword)
 }
 
 async fn read_target<S>(stream: &mut S, kind: u8) -> io::Result<Option<Target>>
@@ -173,10 +221,17 @@ mod tests {
 
     /// The server's result for a client's bytes, and the server's answer.
     async fn told(bytes: &[u8]) -> (Result<Target, SocksError>, Vec<u8>) {
+        told_with(bytes, None).await
+    }
+
+    async fn told_with(
+        bytes: &[u8],
+        users: Option<&Users>,
+    ) -> (Result<Target, SocksError>, Vec<u8>) {
         let (mut client, mut server) = tokio::io::duplex(1024);
         client.write_all(bytes).await.unwrap();
         client.shutdown().await.unwrap();
-        let target = accept(&mut server).await;
+        let target = accept(&mut server, users).await;
         drop(server);
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await.unwrap();
@@ -213,6 +268,36 @@ mod tests {
         assert_eq!(answer[2..4], [5, Reply::AddressNotSupported as u8]);
         assert!(matches!(told(&[4, 1]).await.0, Err(SocksError::Version(4))));
         assert!(matches!(told(&[5]).await.0, Err(SocksError::Io(_))));
+    }
+
+    #[tokio::test]
+    async fn a_user_needs_the_right_password() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("users");
+        std::fs::write(&path, "ann:pw\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let users = Users::load(&path).unwrap();
+        let request = |password: &[u8]| {
+            let greeting = [
+                &[5, 2, 0, 2, 1, 3][..],
+                b"ann",
+                &[password.len() as u8],
+                password,
+            ];
+            [&greeting.concat()[..], &[5, 1, 0, 1, 10, 0, 0, 1, 0, 80]].concat()
+        };
+        let (t, answer) = told_with(&request(b"pw"), Some(&users)).await;
+        assert_eq!(t.unwrap(), Target::Address("10.0.0.1:80".parse().unwrap()));
+        assert_eq!(answer, [5, 2, 1, 0]);
+        let (t, answer) = told_with(&request(b"pW"), Some(&users)).await;
+        assert!(matches!(t, Err(SocksError::WrongPassword)));
+        assert_eq!(answer, [5, 2, 1, 1]);
+        let (t, answer) = told_with(&[5, 1, 0, 5, 1, 0, 1, 10, 0, 0, 1, 0, 80], Some(&users)).await;
+        assert!(matches!(t, Err(SocksError::NoPassword)));
+        assert_eq!(answer, [5, 0xff]);
+        let (t, _) = told_with(&[5, 1, 2, 9], Some(&users)).await;
+        assert!(matches!(t, Err(SocksError::PasswordVersion(9))));
     }
 
     #[tokio::test]

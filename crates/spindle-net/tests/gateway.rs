@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use spindle_mptcp::path_manager::{Passive, Ports};
 use spindle_mptcp::preset;
+use spindle_net::Target;
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
 use spindle_net::service::{Lifecycle, Summary};
-use spindle_net::socks::Target;
 use spindle_net::tls::ServerTls;
 use spindle_net::{
     LinkKind, NetError, Network, NetworkConfig, memory, raise_file_limit, wire_config,

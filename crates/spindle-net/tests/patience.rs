@@ -13,6 +13,7 @@ use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
+use spindle_net::proxy::Proxy;
 use spindle_net::tls::ServerTls;
 use spindle_net::{LinkKind, Network, NetworkConfig, TcpStream, memory, wire_config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -223,7 +224,12 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
     let metrics = Metrics::new("tcp");
     let options = ConnectOptions {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-        destination: Destination::Socks5,
+        destination: Destination::Programs(Proxy {
+            via: None,
+            socks5: true,
+            http_connect: false,
+            users: None,
+        }),
         local: vec![IpAddr::from([10, 0, 0, 1])],
         config: config(Arc::new(Passive)),
         metrics: Some(metrics.clone()),

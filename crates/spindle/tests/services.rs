@@ -36,6 +36,31 @@ const GATEWAY_BASE: &str = "--listen 127.0.0.1:7000 --to 127.0.0.1:8080 --udp";
 const GATEWAY: &[(&str, &[&str])] = &[
     ("--listen 127.0.0.1:7000 --udp", &["--to"]),
     (
+        "+ --forward *:443",
+        &["--forward and --to exclude each other"],
+    ),
+    (
+        "--listen 127.0.0.1:7000 --udp --forward *:443 --proxy-protocol",
+        &["--proxy-protocol is for the service of --to"],
+    ),
+    (
+        "--listen 127.0.0.1:7000 --udp --forward *:443 --forward example.com",
+        &["--forward example.com: no colon", "HOST:PORTS"],
+    ),
+    (
+        "--listen 127.0.0.1:7000 --udp --forward 10.0.0.1/8:443",
+        &["--forward 10.0.0.1/8:443", "want 10.0.0.0/8"],
+    ),
+    (
+        "--listen 10.9.0.1:3128 --tun spin0 --forward *:443",
+        &[
+            "--listen 10.9.0.1:3128",
+            "any client",
+            "--tls-ca",
+            "--insecure",
+        ],
+    ),
+    (
         "--listen 127.0.0.1:7000 --to 127.0.0.1:1",
         &["--tun NAME", "--udp"],
     ),
@@ -151,12 +176,31 @@ const CONNECT: &[(&str, &[&str])] = &[
     ("--listen 127.0.0.1:9000 --udp", &["--via", "--socks5"]),
     (
         "--listen 127.0.0.1:9000 --udp --socks5",
-        &["--socks5 and --udp exclude", "--listen", "--tun"],
+        &["--socks5 needs --via over --udp", "--forward", "--tun"],
     ),
-    ("+ --socks5", &["--socks5 and --udp exclude"]),
     (
-        "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --socks5",
-        &["--socks5 and --via exclude"],
+        "--listen 127.0.0.1:9000 --udp --http-connect",
+        &["--http-connect needs --via over --udp"],
+    ),
+    (
+        "--listen 127.0.0.1:9000 --via 192.0.2.1:7000 --udp --socks5",
+        &["loopback only", "--tls-ca", "--insecure"],
+    ),
+    (
+        "+ --proxy-users none",
+        &["--proxy-users belongs to --socks5"],
+    ),
+    (
+        "+ --socks5 --proxy-users none",
+        &["--proxy-users: none: cannot be read"],
+    ),
+    (
+        "+ --socks5 --proxy-users /etc/passwd",
+        &["/etc/passwd", "others may read", "chmod o-rw /etc/passwd"],
+    ),
+    (
+        "--listen 0.0.0.0:9000 --via 127.0.0.1:7000 --udp --http-connect",
+        &["--listen 0.0.0.0:9000", "--proxy-users", "--expose"],
     ),
     (
         "--listen 127.0.0.1:9000 --via 192.0.2.1:80 --tun spin0 --insecure",

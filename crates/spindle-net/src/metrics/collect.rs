@@ -36,7 +36,12 @@ impl Snapshot {
             Refused::Connections => c.stack.refused.limit + c.refused,
             Refused::Memory => c.stack.refused.memory,
             Refused::Source => c.stack.refused.source,
-            Refused::Unreachable | Refused::Tls | Refused::Socks => 0,
+            Refused::Unreachable
+            | Refused::Tls
+            | Refused::Socks
+            | Refused::Http
+            | Refused::Authentication
+            | Refused::Rule => 0,
         }
     }
 

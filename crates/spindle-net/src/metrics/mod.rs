@@ -76,16 +76,25 @@ pub enum Refused {
     Tls,
     /// The client did not speak SOCKS as expected.
     Socks,
+    /// The client did not request a tunnel by HTTP as expected.
+    Http,
+    /// The user's name or password is wrong or missing.
+    Authentication,
+    /// No rule of the gateway allows the target that the client named.
+    Rule,
 }
 
 impl Refused {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Unreachable,
         Self::Connections,
         Self::Memory,
         Self::Source,
         Self::Tls,
         Self::Socks,
+        Self::Http,
+        Self::Authentication,
+        Self::Rule,
     ];
 
     fn name(self) -> &'static str {
@@ -96,6 +105,9 @@ impl Refused {
             Self::Source => "source",
             Self::Tls => "tls",
             Self::Socks => "socks",
+            Self::Http => "http",
+            Self::Authentication => "authentication",
+            Self::Rule => "rule",
         }
     }
 }

@@ -57,6 +57,14 @@ impl Inside {
             Self::Wrapped(_, handle) => handle.clone(),
         }
     }
+
+    /// The stream of the peer's bytes, for what precedes the relay.
+    pub(crate) fn stream(&mut self) -> &mut dyn Wrapped {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Wrapped(stream, _) => stream.as_mut(),
+        }
+    }
 }
 
 /// How a relay ended.

@@ -179,6 +179,7 @@ impl From<Announced> for AnnouncedAddresses {
 #[derive(Debug, ClapArgs)]
 #[command(
     override_usage = "spindle gateway [OPTIONS] --listen <ADDR:PORT> --to <HOST:PORT>
+       spindle gateway [OPTIONS] --listen <ADDR:PORT> --forward <RULE>...
        spindle gateway [OPTIONS] --config <FILE>"
 )]
 pub(crate) struct Gateway {
@@ -186,8 +187,13 @@ pub(crate) struct Gateway {
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     pub(crate) listen: Vec<String>,
     /// The service behind it
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "config")]
+    #[arg(long, value_name = "HOST:PORT", required_unless_present_any = ["config", "forward"])]
     pub(crate) to: Option<String>,
+    /// In place of --to: clients name their targets with HTTP CONNECT, and those that this rule allows are
+    /// reached. HOST is a name, *.NAME, an address, a network (IPv6 in brackets), or * for all public
+    /// addresses; PORTS a port, a range or *; names open public addresses only; may be repeated
+    #[arg(long, value_name = "HOST:PORTS")]
+    pub(crate) forward: Vec<String>,
     /// The listening addresses are this host's own: rewrite what comes for them to addresses of
     /// Spindle's (nftables)
     #[arg(long)]
@@ -203,7 +209,7 @@ pub(crate) struct Gateway {
     /// Tell the service the client's address (PROXY protocol, version 2)
     #[arg(long)]
     pub(crate) proxy_protocol: bool,
-    /// Let a UDP gateway without TLS listen beyond loopback
+    /// Let a UDP gateway without TLS, or a gateway with --forward and without --tls-ca, listen beyond loopback
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]
@@ -229,9 +235,17 @@ pub(crate) struct Connect {
         allow_hyphen_values = true
     )]
     pub(crate) connect_timeout: String,
-    /// The programs speak SOCKS5 and say where to connect; over --tun only, in place of --via
+    /// The programs speak SOCKS5 and name their targets, which the gateway of --via connects to (it needs
+    /// --forward); over --tun and without --via they are reached directly
     #[arg(long)]
     pub(crate) socks5: bool,
+    /// The same for programs that speak HTTP CONNECT; with --socks5, the port accepts both
+    #[arg(long)]
+    pub(crate) http_connect: bool,
+    /// Programs need a user and a password of this file (lines USER:PASSWORD, not readable by others);
+    /// they may then come from other hosts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) proxy_users: Option<PathBuf>,
     /// Let other hosts use it: listen beyond loopback
     #[arg(long)]
     pub(crate) expose: bool,

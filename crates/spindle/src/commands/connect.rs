@@ -11,8 +11,10 @@ use spindle_net::setup::{SetupOptions, SourceRoute};
 use spindle_net::tls::ClientTls;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions};
+use spindle_net::users::Users;
 use spindle_net::{NEXT_PATH_AFTER, Target};
 
+use super::proxy::destination;
 use super::service::{
     Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, limit, live, needed,
     pair, readable,
@@ -28,12 +30,13 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         let want = "a local address and port for programs, such as 127.0.0.1:9000";
         return Err(needed("listen", want));
     }
-    let destination = destination(args)?;
-    private(&listen, &destination, args)?;
-    let via = match &destination {
-        Destination::Via(via) => Some(via.clone()),
-        Destination::Socks5 => None,
+    let via = args.via.as_deref().map(target).transpose()?;
+    let destination = destination(args, via.clone())?;
+    let users = match &destination {
+        Destination::Programs(proxy) => proxy.users.clone(),
+        Destination::Via(_) => None,
     };
+    private(&listen, &destination, args)?;
     let paths = Paths::new(args, via.as_ref())?;
     let tls = tls(args)?;
     if tls.is_none() {
@@ -46,6 +49,11 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         m.syn_race.get_or_insert(NEXT_PATH_AFTER);
     });
     let locals: Vec<IpAddr> = paths.list.iter().map(|p| p.source).collect();
+    let to = match (&via, &destination) {
+        (Some(via), Destination::Via(_)) => via.to_string(),
+        (Some(via), Destination::Programs(_)) => format!("where the program says, via {via}"),
+        (None, _) => "where the program says".to_owned(),
+    };
     let options = ConnectOptions {
         listen,
         destination,
@@ -59,8 +67,6 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         half_close_timeout: plan.half_close_timeout,
         drain: plan.drain,
     };
-    let to = via.as_ref().map(Target::to_string);
-    let to = to.unwrap_or_else(|| "where the program says".to_owned());
     let wire = || match &plan.tun {
         Some(tun) => Wire::tun(&paths.setup(tun)),
         None => {
@@ -93,9 +99,13 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 serve: connect.serve(),
             })
         },
-        || match &tls {
-            Some(tls) => tls.reload().map_err(|e| e.to_string()),
-            None => Ok(()),
+        || {
+            let users = users.as_ref().map(Users::reload).transpose();
+            users.map_err(|e| e.to_string())?;
+            match &tls {
+                Some(tls) => tls.reload().map_err(|e| e.to_string()),
+                None => Ok(()),
+            }
         },
     )
 }
@@ -110,42 +120,18 @@ fn resolves(target: &Target) -> bool {
     target.to_string().to_socket_addrs().is_ok()
 }
 
-fn destination(args: &Args) -> Result<Destination, Failure> {
-    let usage = |flag, text: &str| Err(Failure::setting(flag, text));
-    match &args.via {
-        _ if args.socks5 && args.service.udp => usage(
-            "socks5",
-            " and --udp exclude each other: over --udp the gateway's own service is all that can be \
-             reached, and not the targets that programs name; leave --socks5 out, so that --listen \
-             leads to that service, or use --tun, which reaches any server",
-        ),
-        Some(_) if args.socks5 => usage(
-            "socks5",
-            " and --via exclude each other: either programs say where to, or all connections go to \
-             --via; leave one of them out",
-        ),
-        Some(text) => target(text).map(Destination::Via),
-        None if args.socks5 => Ok(Destination::Socks5),
-        None => usage(
-            "",
-            "want --via ADDR:PORT, or --socks5 with --tun for programs that say where to",
-        ),
-    }
-}
-
 /// A program that reaches a listening address connects in this host's name. Addresses that other hosts can
 /// reach are refused unless the user allows them.
 fn private(listen: &[SocketAddr], to: &Destination, args: &Args) -> Result<(), Failure> {
     let Some(open) = listen.iter().find(|a| !is_loopback(a.ip())) else {
         return Ok(());
     };
-    if args.expose {
-        return Ok(());
-    }
     let why = match to {
-        Destination::Socks5 => {
-            "SOCKS5 has no authentication here, so that anyone who reaches this address could \
-             connect anywhere"
+        _ if args.expose => return Ok(()),
+        Destination::Programs(proxy) if proxy.users.is_some() => return Ok(()),
+        Destination::Programs(_) => {
+            "there is no authentication, so that anyone who reaches this address could connect to all that \
+             the programs can name; give --proxy-users"
         }
         Destination::Via(_) => {
             "anyone who reaches this address could connect, with the certificate of this host"
@@ -163,9 +149,9 @@ fn private(listen: &[SocketAddr], to: &Destination, args: &Args) -> Result<(), F
 }
 
 /// Refuses to connect beyond loopback without TLS unless the user allows it, since all data of the programs
-/// would leave this host in clear text. Programs that name a server themselves (SOCKS5) know that they reach it
-/// over a network, and encrypt as they would without a proxy. That server need not know Spindle, so no TLS can
-/// be requested here.
+/// would leave this host in clear text. Programs that name a server themselves and reach it directly (SOCKS5 without
+/// `--via`) know that they reach it over a network, and encrypt as they would without a proxy. That server need not know
+/// Spindle, so no TLS can be requested here.
 fn clear_text(via: Option<&Target>, args: &Args) -> Result<(), Failure> {
     match via {
         Some(via) if !stays_here(via) && !args.insecure => {

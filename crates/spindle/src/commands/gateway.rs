@@ -15,32 +15,31 @@ use spindle_net::tls::ServerTls;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::UdpServer;
 
+use super::proxy::{backend, closed};
 use super::service::{
-    Plan, Running, Wire, address, bad, endpoint, is_loopback, is_ours, live, needed, pair,
-    readable, resolved,
+    Plan, Running, Wire, address, bad, endpoint, is_loopback, is_ours, live, needed, pair, readable,
 };
 use crate::args::service::Gateway as Args;
 use crate::failure::{Failure, Setting};
 
 /// Most addresses of this host that one gateway may have ([`translated`]).
 const INNER_ADDRESSES: usize = 32;
-/// What `--listen` and `--to` accept.
+/// What `--listen` accepts.
 const LISTEN: &str = "an address and port for clients, such as 192.0.2.1:443";
-const SERVICE: &str = "the service's address or name and port, such as 127.0.0.1:8080";
 
 pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(registry, &args.service)?;
-    let to = args.to.as_deref().ok_or_else(|| needed("to", SERVICE))?;
-    let to = resolved("to", to)?;
+    let (backend, to) = backend(args)?;
     let places = Places::new(&plan, args)?;
     let tls = tls(args)?;
     if plan.kind == LinkKind::Udp {
         guarded(&places.outside, args, tls.is_some())?;
     }
+    closed(&places.outside, args)?;
     let config = plan.config(Arc::new(Passive), |m| {
         m.backup_addresses.clone_from(&places.backup)
     });
-    let mut options = GatewayOptions::new(places.inside.clone(), to, config);
+    let mut options = GatewayOptions::new(places.inside.clone(), backend, config);
     options.announce.clone_from(&places.announce);
     options.outside = places.pairs();
     options.proxy_protocol = args.proxy_protocol;
@@ -72,7 +71,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 lifecycle: gateway.lifecycle(),
                 kind: "gateway",
                 listen,
-                to: to.to_string(),
+                to,
                 serve: gateway.serve(),
             })
         },

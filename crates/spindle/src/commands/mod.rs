@@ -9,6 +9,7 @@ pub(crate) mod gateway;
 mod lock;
 mod log;
 pub(crate) mod pages;
+mod proxy;
 pub(crate) mod register;
 pub(crate) mod reproduce;
 mod service;

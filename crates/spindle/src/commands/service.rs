@@ -440,8 +440,8 @@ where
                     manager.stopping(plan.drain + UNDOING);
                 }
                 Signal::Reload => match reload() {
-                    Ok(()) => tracing::info!("certificates read again"),
-                    Err(error) => tracing::error!(%error, "certificates stay as they were"),
+                    Ok(()) => tracing::info!("certificates and users read again"),
+                    Err(error) => tracing::error!(%error, "certificates or users stay as they were"),
                 },
             },
         }

@@ -2,6 +2,7 @@
 //! namespaces, which requires root.
 
 mod certificates;
+mod forward;
 mod managed;
 mod memory;
 mod program;

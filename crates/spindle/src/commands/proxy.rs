@@ -1,0 +1,117 @@
+//! The flags by which programs name their targets: `--forward` of a gateway; `--socks5`, `--http-connect` and
+//! `--proxy-users` of a connect.
+
+use std::net::SocketAddr;
+
+use spindle_net::Target;
+use spindle_net::connect::Destination;
+use spindle_net::forward::{Forwarder, Rule, Rules};
+use spindle_net::gateway::Backend;
+use spindle_net::proxy::Proxy;
+use spindle_net::users::Users;
+
+use super::service::{is_loopback, needed, resolved};
+use crate::args::service::{Connect, Gateway};
+use crate::failure::{Failure, Setting};
+
+/// What `--to` and `--forward` accept.
+const SERVICE: &str = "the service's address or name and port, such as 127.0.0.1:8080; or --forward RULE, for the \
+                       targets that clients name";
+
+/// What is behind a gateway, with its text for the log and the status.
+pub(super) fn backend(args: &Gateway) -> Result<(Backend, String), Failure> {
+    if args.forward.is_empty() {
+        let to = args.to.as_deref().ok_or_else(|| needed("to", SERVICE))?;
+        let to = resolved("to", to)?;
+        return Ok((to.into(), to.to_string()));
+    }
+    if args.to.is_some() {
+        let text = " and --to exclude each other: either clients name their targets, or all connections go to one \
+                    service; leave one of them out";
+        return Err(Failure::setting("forward", text));
+    }
+    if args.proxy_protocol {
+        let text = " is for the service of --to: the targets of --forward are servers that do not expect its header; \
+                    leave it out";
+        return Err(Failure::setting("proxy-protocol", text));
+    }
+    let rule = |text: &String| {
+        text.parse::<Rule>().map_err(|e| {
+            Failure::Setting(Setting {
+                flag: "forward".to_owned(),
+                found: Some(text.clone()),
+                problem: format!(" {text}: {e}"),
+            })
+        })
+    };
+    let rules = args
+        .forward
+        .iter()
+        .map(rule)
+        .collect::<Result<Vec<_>, _>>()?;
+    let texts: Vec<_> = rules.iter().map(Rule::to_string).collect();
+    let forwarder = Forwarder::new(Rules::from(rules));
+    Ok((
+        Backend::Forward(forwarder),
+        format!("forward {}", texts.join(" ")),
+    ))
+}
+
+/// Refuses to forward for clients without a certificate beyond loopback, unless the user allows it: anyone could
+/// connect in the name of the gateway's host to all that the rules allow.
+pub(super) fn closed(outside: &[SocketAddr], args: &Gateway) -> Result<(), Failure> {
+    let open = outside.iter().find(|a| !is_loopback(a.ip()));
+    match open {
+        Some(open)
+            if !args.forward.is_empty() && args.service.tls_ca.is_none() && !args.insecure =>
+        {
+            Err(Failure::Setting(Setting {
+                flag: "listen".to_owned(),
+                found: Some(open.to_string()),
+                problem: format!(
+                    " {open}: a gateway with --forward serves any client there; give --tls-ca, so that clients need a \
+                     certificate, or --insecure if only trusted clients reach it"
+                ),
+            }))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the connections of a connect service go. `via` is the target of `--via`.
+pub(super) fn destination(args: &Connect, via: Option<Target>) -> Result<Destination, Failure> {
+    let usage = |flag, text: &str| Err(Failure::setting(flag, text));
+    let (socks5, http_connect) = (args.socks5, args.http_connect);
+    if !socks5 && !http_connect {
+        if args.proxy_users.is_some() {
+            let text = " belongs to --socks5 and --http-connect, by which programs can send a user and a password";
+            return usage("proxy-users", text);
+        }
+        return match via {
+            Some(via) => Ok(Destination::Via(via)),
+            None => usage(
+                "",
+                "want --via ADDR:PORT, or --socks5 or --http-connect for programs that say where to",
+            ),
+        };
+    }
+    if args.service.udp && via.is_none() {
+        let flag = if socks5 { "socks5" } else { "http-connect" };
+        let text = " needs --via over --udp: the gateway with --forward that connects to the targets of the programs; \
+                    without a gateway they are reached over --tun only";
+        return usage(flag, text);
+    }
+    let users = match &args.proxy_users {
+        None => None,
+        Some(path) => {
+            let users = Users::load(path);
+            Some(users.map_err(|e| Failure::setting("proxy-users", format!(": {e}")))?)
+        }
+    };
+    Ok(Destination::Programs(Proxy {
+        via,
+        socks5,
+        http_connect,
+        users,
+    }))
+}
