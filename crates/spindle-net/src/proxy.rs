@@ -28,7 +28,7 @@ pub struct Proxy {
     pub via: Option<Target>,
     /// SOCKS5 (RFC 1928), CONNECT only.
     pub socks5: bool,
-    /// HTTP CONNECT (RFC 9110, section 9.3.6). If SOCKS5 is accepted as well, the first byte tells them apart.
+    /// HTTP CONNECT (RFC 9110, section 9.3.6). If SOCKS5 is accepted as well, the first byte decides.
     pub http_connect: bool,
     /// The users that are accepted, by SOCKS5 with RFC 1929 and by HTTP with Basic (RFC 7617). `None`: no
     /// authentication.

@@ -277,27 +277,6 @@ async fn requests_that_are_no_request_for_a_tunnel_are_answered_and_closed_in_or
 }
 
 #[tokio::test]
-async fn a_head_that_is_not_complete_after_ten_seconds_is_answered_with_408() {
-    let w = World::new(&rules(&["*:*"])).await;
-    let mut client = w.client().await;
-    client.write_all(b"CONNECT a:1 HT").await.expect("room");
-    while w.network.counters().await.expect("counters").accepted == 0 {
-        tokio::task::yield_now().await;
-    }
-    // The gateway's task must be waiting before the clock moves.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_millis(10_100)).await;
-    tokio::time::resume();
-    in_time(async {
-        let mut text = String::new();
-        client.read_to_string(&mut text).await.expect("an answer");
-        assert!(text.starts_with("HTTP/1.1 408 "), "{text}");
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn targets_that_cannot_be_reached_are_answered_with_502_and_the_reason() {
     in_time(async {
         let (service, port) = service().await;

@@ -10,7 +10,8 @@ use socket2::{Domain, Socket, Type};
 use spindle_mptcp::path_manager::{Passive, PathManager};
 use spindle_mptcp::{Config, preset};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
-use spindle_net::gateway::{Gateway, GatewayOptions};
+use spindle_net::forward::{Forwarder, Rule, Rules};
+use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
 use spindle_net::proxy::Proxy;
@@ -181,6 +182,59 @@ async fn a_client_is_reset_if_the_service_does_not_accept_within_ten_seconds() {
         std::io::ErrorKind::ConnectionReset
     );
     assert!(w.has(refused).await);
+}
+
+/// Makes a gateway forward to loopback.
+fn forwarding(options: &mut GatewayOptions) {
+    let rule: Rule = "127.0.0.0/8:*".parse().expect("a rule");
+    options.to = Backend::Forward(Forwarder::new(Rules::from(vec![rule])));
+}
+
+/// The gateway's answer to a request for a tunnel, once it has waited for ten seconds.
+async fn answer_after_ten_seconds(w: &World, request: &str, refused: &str) -> String {
+    let mut client = w.client().await;
+    client.write_all(request.as_bytes()).await.expect("room");
+    w.accepted(1).await;
+    // The gateway's task must have read the request before the clock moves.
+    let sent = request.len() as u64;
+    while client
+        .connection_info()
+        .await
+        .expect("a state")
+        .acknowledged
+        < sent
+    {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let refused = format!("spindle_refused_total{{transport=\"tcp\",why=\"{refused}\"}} 1");
+    pass(STEP - Duration::from_millis(200)).await;
+    assert!(!w.has(&refused).await);
+    pass(Duration::from_millis(300)).await;
+    let mut text = String::new();
+    client.read_to_string(&mut text).await.expect("an answer");
+    client.shutdown().await.expect("it is open");
+    while !w.has(&refused).await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_head_that_is_not_complete_after_ten_seconds_is_answered_with_408() {
+    let w = World::new(at(), forwarding).await;
+    let text = answer_after_ten_seconds(&w, "CONNECT a.example:1 HT", "http").await;
+    assert!(text.starts_with("HTTP/1.1 408 "), "{text}");
+}
+
+#[tokio::test]
+async fn a_target_that_does_not_accept_within_ten_seconds_is_answered_with_504() {
+    let (_listener, _fillers, to) = full().await;
+    let w = World::new(at(), forwarding).await;
+    let request = format!("CONNECT {to} HTTP/1.0\r\n\r\n");
+    let text = answer_after_ten_seconds(&w, &request, "unreachable").await;
+    assert!(text.starts_with("HTTP/1.1 504 "), "{text}");
+    assert!(text.contains("error=connection_timeout\r\n"), "{text}");
 }
 
 #[tokio::test]

@@ -127,7 +127,14 @@ pub(super) async fn dial(
             looking.map_err(|e| DialError::Unknown(target.clone(), e))?
         }
     };
-    let permitted = rules.permitted(target, found);
+    connect_to_any(&rules.permitted(target, found), target, deadline).await
+}
+
+async fn connect_to_any(
+    permitted: &[Permitted],
+    target: &Target,
+    deadline: Instant,
+) -> Result<TcpStream, DialError> {
     let mut failed = DialError::DeniedAddresses(target.clone());
     for (i, address) in permitted.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -194,7 +201,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_that_refuses_is_told_apart_from_an_unknown_name() {
+    async fn all_permitted_addresses_of_a_name_are_tried() {
+        let listener = TcpListener::bind("127.0.0.9:0").await.unwrap();
+        let there = listener.local_addr().unwrap();
+        let target = Target::Name("a.example".to_owned(), there.port());
+        let found = [7, 8, 9].map(|n| SocketAddr::from(([127, 0, 0, n], 0)));
+        let connected = async |texts: &[&str]| {
+            let permitted = rules(texts).permitted(&target, found);
+            connect_to_any(&permitted, &target, Instant::now() + PATIENCE).await
+        };
+        let stream = connected(&["127.0.0.0/8:*"]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), there);
+        // Without a rule for the last address.
+        let e = connected(&["127.0.0.7:*", "127.0.0.8:*"])
+            .await
+            .unwrap_err();
+        assert!(matches!(e, DialError::Unreachable(..)), "{e}");
+    }
+
+    #[tokio::test]
+    async fn a_target_that_refuses_and_an_unknown_name_are_different_errors() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         drop(listener);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_not_for_a_tunnel_are_told_apart() {
+    fn requests_that_are_not_for_a_tunnel_are_different_errors() {
         assert!(matches!(
             parsed("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
             Err(HeadError::Method(m)) if m == "GET"

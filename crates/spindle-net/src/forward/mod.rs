@@ -140,7 +140,7 @@ impl ForwardError {
 /// [`PermissionDenied`](io::ErrorKind::PermissionDenied) if the gateway does not allow the target.
 pub(crate) async fn tunnel(inside: &mut Inside, target: &Target) -> io::Result<Vec<u8>> {
     let request = head::request(target).ok_or_else(|| {
-        let why = format!("{target}: not the name of a host");
+        let why = format!("{:?}: not the name of a host", target.to_string());
         io::Error::new(io::ErrorKind::InvalidInput, why)
     })?;
     let mut held = inside.handle().share();

@@ -179,7 +179,7 @@ impl From<Announced> for AnnouncedAddresses {
 #[derive(Debug, ClapArgs)]
 #[command(
     override_usage = "spindle gateway [OPTIONS] --listen <ADDR:PORT> --to <HOST:PORT>
-       spindle gateway [OPTIONS] --listen <ADDR:PORT> --forward <RULE>...
+       spindle gateway [OPTIONS] --listen <ADDR:PORT> --forward <HOST:PORTS>...
        spindle gateway [OPTIONS] --config <FILE>"
 )]
 pub(crate) struct Gateway {

@@ -14,7 +14,7 @@ use spindle_net::udp::{UdpClient, UdpClientOptions};
 use spindle_net::users::Users;
 use spindle_net::{NEXT_PATH_AFTER, Target};
 
-use super::proxy::destination;
+use super::proxy::{described, destination, users};
 use super::service::{
     Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, limit, live, needed,
     pair, readable,
@@ -32,10 +32,7 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     }
     let via = args.via.as_deref().map(target).transpose()?;
     let destination = destination(args, via.clone())?;
-    let users = match &destination {
-        Destination::Programs(proxy) => proxy.users.clone(),
-        Destination::Via(_) => None,
-    };
+    let users = users(&destination);
     private(&listen, &destination, args)?;
     let paths = Paths::new(args, via.as_ref())?;
     let tls = tls(args)?;
@@ -49,11 +46,7 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         m.syn_race.get_or_insert(NEXT_PATH_AFTER);
     });
     let locals: Vec<IpAddr> = paths.list.iter().map(|p| p.source).collect();
-    let to = match (&via, &destination) {
-        (Some(via), Destination::Via(_)) => via.to_string(),
-        (Some(via), Destination::Programs(_)) => format!("where the program says, via {via}"),
-        (None, _) => "where the program says".to_owned(),
-    };
+    let to = described(&destination);
     let options = ConnectOptions {
         listen,
         destination,

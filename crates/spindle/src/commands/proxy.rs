@@ -115,3 +115,22 @@ pub(super) fn destination(args: &Connect, via: Option<Target>) -> Result<Destina
         users,
     }))
 }
+
+/// The destination in words, for the log and the status.
+pub(super) fn described(destination: &Destination) -> String {
+    match destination {
+        Destination::Via(via) => via.to_string(),
+        Destination::Programs(Proxy { via: Some(via), .. }) => {
+            format!("where the program says, via {via}")
+        }
+        Destination::Programs(Proxy { via: None, .. }) => "where the program says".to_owned(),
+    }
+}
+
+/// The users that programs must be.
+pub(super) fn users(destination: &Destination) -> Option<Users> {
+    match destination {
+        Destination::Programs(proxy) => proxy.users.clone(),
+        Destination::Via(_) => None,
+    }
+}

@@ -167,12 +167,13 @@ fn data_sent_before_the_answer_arrive_and_long_and_late_heads_do_not_stop_the_se
 }
 
 #[test]
-fn a_reload_reads_the_users_again() {
+fn with_users_other_hosts_may_connect_and_a_reload_reads_the_users_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = users(dir.path(), 0o600);
     let (local, via) = (free(), free());
     let flags = format!(
-        "--listen {local} --via {via} --http-connect --proxy-users {}",
+        "--listen 0.0.0.0:{} --via {via} --http-connect --proxy-users {}",
+        local.port(),
         file.display()
     );
     let connect = start("connect", &flags);
