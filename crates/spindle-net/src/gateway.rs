@@ -11,6 +11,7 @@ use spindle_mptcp::Config;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream as KernelStream};
 use tokio::time::timeout;
+use tracing::field::display;
 
 use crate::error::NetError;
 use crate::forward::{Forwarded, Forwarder};
@@ -220,7 +221,7 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
             return shared.lifecycle.stage() == Stage::Aborting;
         }
     };
-    let target = opened.target.map(|t| t.to_string());
+    let target = opened.target.as_ref().map(display);
     tracing::debug!(connection = id, %peer, %outside, target, "open");
     let options = RelayOptions {
         asking: Asking::Inside,

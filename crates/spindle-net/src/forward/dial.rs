@@ -18,8 +18,9 @@ use crate::target::Target;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long connecting to one address may take.
 const ATTEMPT: Duration = Duration::from_secs(10);
-/// Most addresses of a name that are tried.
-const MOST_ADDRESSES: usize = 16;
+/// Most addresses of a name that are looked at, and most permitted ones that are tried.
+const MOST_FOUND: usize = 256;
+const MOST_TRIED: usize = 16;
 /// Most names that are looked up at a time. Each takes a thread while the system's resolver waits; tokio has 512.
 const MOST_LOOKUPS: usize = 256;
 
@@ -102,13 +103,13 @@ impl Lookups {
         let looking = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let found = (name, port).to_socket_addrs();
-            found.map(|list| list.take(MOST_ADDRESSES).collect())
+            found.map(|list| list.take(MOST_FOUND).collect())
         });
         looking.await.map_err(io::Error::other)?
     }
 }
 
-/// Connects to the target: to the first of its permitted addresses that answers. The addresses share the time that
+/// Connects to the target, at the first of its permitted addresses that answers. The addresses share the time that
 /// is left, so that all are tried.
 pub(super) async fn dial(
     rules: &Rules,
@@ -127,9 +128,12 @@ pub(super) async fn dial(
             looking.map_err(|e| DialError::Unknown(target.clone(), e))?
         }
     };
-    connect_to_any(&rules.permitted(target, found), target, deadline).await
+    let mut permitted = rules.permitted(target, found);
+    permitted.truncate(MOST_TRIED);
+    connect_to_any(&permitted, target, deadline).await
 }
 
+/// Tries the addresses in their order, until one is connected or the deadline has passed.
 async fn connect_to_any(
     permitted: &[Permitted],
     target: &Target,

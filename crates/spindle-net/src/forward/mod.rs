@@ -1,7 +1,7 @@
 //! A gateway as a forwarder: clients name their targets with CONNECT (RFC 9110, section 9.3.6), and rules say which
 //! of them are reached.
 //!
-//! [`Forwarder`] is the gateway's side, [`tunnel`] the side of a connect service. Both ends speak ordinary HTTP/1.1
+//! [`Forwarder`] is the gateway's side, `tunnel` the side of a connect service. Both ends speak ordinary HTTP/1.1
 //! within the connection, so that any HTTP proxy client over MPTCP or TCP may take the place of a connect service.
 
 pub(crate) mod answer;
