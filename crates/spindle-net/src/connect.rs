@@ -23,6 +23,7 @@ use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
 use crate::target::Target;
 use crate::tls::ClientTls;
+use crate::trial;
 
 /// How long the first bytes of a connection may take to be accepted.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -114,6 +115,22 @@ impl Connect {
     /// The switch that stops the service.
     pub fn lifecycle(&self) -> Lifecycle {
         self.shared.lifecycle.clone()
+    }
+
+    /// Tries one TLS handshake with the gateway, and logs in plain words if a certificate is refused. The service runs
+    /// on in any case.
+    pub fn trial(&self) -> impl Future<Output = ()> + Send + 'static {
+        let shared = self.shared.clone();
+        async move {
+            let via = match &shared.options.destination {
+                Destination::Via(via) => Some(via),
+                Destination::Programs(proxy) => proxy.via.as_ref(),
+            };
+            if let Some(via) = via.filter(|_| shared.options.tls.is_some()) {
+                let opened = dial(&shared, via).await.map(|opened| opened.inside);
+                trial::judge(&via.to_string(), opened).await;
+            }
+        }
     }
 
     /// Relays connections until the switch is set and all connections have ended.

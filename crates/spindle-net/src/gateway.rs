@@ -23,7 +23,7 @@ use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
 use crate::target::Target;
-use crate::tls::ServerTls;
+use crate::tls::{Guest, ServerTls};
 
 /// How long the service may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -204,8 +204,9 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
     let begin = Instant::now();
     let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
     let handle = stream.handle();
+    let guest = shared.options.tls.as_ref().map(|tls| tls.guest(&stream));
     let ready = tokio::select! {
-        ready = open(&shared, stream) => ready,
+        ready = open(&shared, stream, guest.as_ref()) => ready,
         // Abort before `open` is dropped: dropping the stream would close the connection in order.
         () = async { shared.lifecycle.reached(Stage::Aborting).await; handle.abort() } => {
             Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
@@ -222,7 +223,8 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
         }
     };
     let target = opened.target.as_ref().map(display);
-    tracing::debug!(connection = id, %peer, %outside, target, "open");
+    let client = guest.as_ref().and_then(Guest::name);
+    tracing::debug!(connection = id, %peer, %outside, client, target, "open");
     let options = RelayOptions {
         asking: Asking::Inside,
         idle: shared.options.idle_timeout,
@@ -235,6 +237,7 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
         connection = id,
         %peer,
         %outside,
+        client,
         target,
         from_client = report.outward + opened.early,
         to_client = report.inward,
@@ -260,11 +263,15 @@ struct Opened {
 
 /// Prepares both sides: TLS with the client, then the connection to the service with the PROXY header, or to the
 /// target that the client names.
-async fn open(shared: &Shared, stream: TcpStream) -> Result<Opened, (Refused, io::Error)> {
+async fn open(
+    shared: &Shared,
+    stream: TcpStream,
+    guest: Option<&Guest>,
+) -> Result<Opened, (Refused, io::Error)> {
     let ends = (stream.outside_addr(), stream.local_addr());
-    let mut inside = match &shared.options.tls {
+    let mut inside = match shared.options.tls.as_ref().zip(guest) {
         None => Inside::Plain(stream),
-        Some(tls) => secured(stream, &shared.lifecycle, |s| tls.accept_or_return(s))
+        Some((tls, guest)) => secured(stream, &shared.lifecycle, |s| tls.accept_guest(s, guest))
             .await
             .map_err(|e| (Refused::Tls, e))?,
     };

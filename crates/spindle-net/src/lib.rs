@@ -97,6 +97,8 @@ pub mod status;
 mod target;
 #[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(feature = "services")]
+mod trial;
 #[cfg(feature = "tun")]
 pub mod tun;
 pub mod udp;
@@ -108,6 +110,7 @@ pub use client::{Client, ClientBuilder};
 pub use error::NetError;
 pub use file_limit::raise_file_limit;
 pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
+pub use randomness::random_bytes;
 pub use socket::{
     ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,
     NetworkCounters, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,

@@ -5,11 +5,11 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::NetError;
 
-/// `N` random bytes.
+/// `N` random bytes of the operating system (getrandom(2)), fit for keys.
 ///
 /// # Errors
 /// [`NetError::System`] if the operating system has none.
-pub(crate) fn from_system<const N: usize>() -> Result<[u8; N], NetError> {
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], NetError> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn every_byte_of_a_seed_differs_from_draw_to_draw() {
-        let draws: Vec<[u8; 32]> = (0..64).map(|_| from_system().unwrap()).collect();
+        let draws: Vec<[u8; 32]> = (0..64).map(|_| random_bytes().unwrap()).collect();
         for k in 0..32 {
             // All 64 draws agree in one byte with a probability of 1 in 256^63.
             assert!(draws.iter().any(|d| d[k] != draws[0][k]), "byte {k}");

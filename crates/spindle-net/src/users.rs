@@ -11,7 +11,7 @@ use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::error::NetError;
-use crate::randomness::from_system;
+use crate::randomness::random_bytes;
 
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -81,7 +81,7 @@ impl Users {
     /// # Errors
     /// [`UsersError`] with the file, and the line if one is wrong.
     pub fn load(path: &Path) -> Result<Self, UsersError> {
-        let key: Key = from_system()?;
+        let key: Key = random_bytes()?;
         let list = read(path, &key)?;
         Ok(Self {
             path: path.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use spindle_net::tls::{ClientTls, ServerTls, TlsError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -19,6 +19,7 @@ impl Authority {
     fn new(directory: &Path, name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let pem = directory.join(format!("{name}.pem"));
         std::fs::write(&pem, params.self_signed(&key).unwrap().pem()).unwrap();

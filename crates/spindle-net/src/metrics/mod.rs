@@ -13,11 +13,13 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub use http::serve;
 
+use crate::tls::{Expiry, Owner};
 use crate::{NetError, Network};
 
 /// The first bucket of the response times in seconds. Each further bucket is twice as large.
@@ -128,12 +130,27 @@ struct Why {
     why: Refused,
 }
 
+impl EncodeLabelValue for Owner {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(match self {
+            Self::Own => "own",
+            Self::Authority => "authority",
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Whose {
+    certificate: Owner,
+}
+
 #[derive(Debug)]
 struct OwnMetrics {
     transport: String,
     ended: Family<How, Counter>,
     refused: Family<Why, Counter>,
     response: Histogram,
+    expiry: Family<Whose, Gauge>,
 }
 
 /// The metrics that a gateway or connect service counts itself. Cheap to clone.
@@ -152,6 +169,7 @@ impl Metrics {
                 ended: none_yet(Ended::ALL.map(|how| How { how })),
                 refused: none_yet(Refused::ALL.map(|why| Why { why })),
                 response: Histogram::new(buckets),
+                expiry: Family::default(),
             }),
         }
     }
@@ -170,6 +188,15 @@ impl Metrics {
     /// last byte that was sent back before the next request or the end.
     pub fn response_time(&self, took: Duration) {
         self.own.response.observe(took.as_secs_f64());
+    }
+
+    /// Sets when the certificates in use end.
+    pub fn certificates(&self, expiries: &[Expiry]) {
+        for expiry in expiries {
+            let certificate = expiry.owner;
+            let gauge = self.own.expiry.get_or_create(&Whose { certificate });
+            gauge.set(expiry.ends);
+        }
     }
 
     /// Number of response times observed, and their sum in seconds.
@@ -222,6 +249,12 @@ impl Metrics {
             Unit::Seconds,
             own.response.clone(),
         );
+        registry.register_with_unit(
+            "certificate_expiry",
+            "When a certificate in use ends, in seconds of Unix time",
+            Unit::Seconds,
+            own.expiry.clone(),
+        );
         let mut out = String::new();
         // Writing to a string does not fail.
         let _ = text::encode(&mut out, &registry);
@@ -255,12 +288,18 @@ mod tests {
         metrics.ended(Ended::Finished);
         metrics.refused(Refused::Tls);
         metrics.response_time(Duration::from_millis(3));
+        metrics.certificates(&[Expiry {
+            owner: Owner::Own,
+            place: "gateway.pem".to_owned(),
+            ends: 1_800_000_000,
+        }]);
         let text = metrics.text(&network).await.unwrap();
         for line in [
             "spindle_ended_total{transport=\"fuso\",how=\"finished\"} 2",
             "spindle_refused_total{transport=\"fuso\",why=\"tls\"} 1",
             "spindle_refused_total{transport=\"fuso\",why=\"memory\"} 0",
             "spindle_response_time_seconds_bucket{transport=\"fuso\",le=\"0.004\"} 1",
+            "spindle_certificate_expiry_seconds{transport=\"fuso\",certificate=\"own\"} 1800000000",
             "spindle_connections{transport=\"fuso\"} 0",
             "spindle_connections_half_open{transport=\"fuso\"} 0",
             "spindle_cookies_refused_total{transport=\"fuso\"} 0",

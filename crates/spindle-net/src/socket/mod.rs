@@ -26,7 +26,7 @@ pub use crate::datapath::status::{ConnectionStatus, ListenOptions, NetworkCounte
 pub use crate::datapath::turns::TurnTimes;
 use crate::error::NetError;
 use crate::link::Link;
-use crate::randomness::from_system;
+use crate::randomness::random_bytes;
 
 /// Configuration of a network.
 #[derive(Clone, Debug, Default)]
@@ -87,7 +87,7 @@ impl Network {
         let poller = Poller::new().map_err(NetError::system("cannot make a poller"))?;
         let poller = Arc::new(poller);
         let queue = Arc::new(Queue::new(poller.clone()));
-        let stack = Stack::new(config.stack, from_system()?);
+        let stack = Stack::new(config.stack, random_bytes()?);
         let driver = Driver::new(stack, link, poller, queue.clone())
             .map_err(NetError::system("cannot register the link"))?;
         let name = if config.name.is_empty() {

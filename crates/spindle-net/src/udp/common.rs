@@ -13,7 +13,7 @@ use super::path::Path;
 use super::socket::Socket;
 use crate::error::NetError;
 use crate::link::{Arrival, LinkCounters};
-use crate::randomness::from_system;
+use crate::randomness::random_bytes;
 
 /// A key of this process, for ids, challenges and probe numbers that cannot be guessed.
 pub(super) struct Secret {
@@ -24,7 +24,7 @@ pub(super) struct Secret {
 impl Secret {
     pub(super) fn new() -> Result<Self, NetError> {
         Ok(Self {
-            hasher: SipHasher24::new_with_key(&from_system()?),
+            hasher: SipHasher24::new_with_key(&random_bytes()?),
             drawn: 0,
         })
     }
