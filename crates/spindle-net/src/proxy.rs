@@ -170,7 +170,10 @@ fn authorized(users: &Users, value: Option<&[u8]>) -> bool {
         let value = std::str::from_utf8(value?).ok()?;
         let (scheme, encoded) = value.split_once(' ')?;
         let basic = scheme.eq_ignore_ascii_case("Basic");
-        let text = BASE64.decode(encoded.trim().as_bytes()).ok().filter(|_| basic)?;
+        let text = BASE64
+            .decode(encoded.trim().as_bytes())
+            .ok()
+            .filter(|_| basic)?;
         let colon = text.iter().position(|b| *b == b':')?;
         Some((text[..colon].to_vec(), text[colon + 1..].to_vec()))
     };

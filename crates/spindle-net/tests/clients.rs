@@ -14,9 +14,9 @@ use spindle_mptcp::{Config, preset};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
-use spindle_net::service::{LinkKind, wire_config};
+
 use spindle_net::tls::{ClientTls, ServerFiles, ServerTls};
-use spindle_net::{Network, NetworkConfig, TcpStream, memory};
+use spindle_net::{LinkKind, Network, NetworkConfig, TcpStream, memory, wire_config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -1,5 +1,6 @@
 //! The command-line arguments.
 
+pub(crate) mod keys;
 pub(crate) mod service;
 
 use std::path::PathBuf;
@@ -34,6 +35,12 @@ pub(crate) enum Command {
     Gateway(Box<service::Gateway>),
     /// Take local programs' connections to a gateway, or to any MPTCP server
     Connect(Box<service::Connect>),
+    /// Make the keys of a gateway: its authority and its certificate
+    Keygen(keys::Keygen),
+    /// Make a client's bundle: all that its `spindle connect` needs, in one file
+    Enroll(keys::Enroll),
+    /// Revoke a client's certificates
+    Revoke(keys::Revoke),
     /// Run an experiment file in real time, with hosts on the kernel's stack and on Spindle
     Testbed(Testbed),
     /// Show running gateways and connects: live connections and their subflows

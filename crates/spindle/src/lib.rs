@@ -21,6 +21,8 @@
 //!   namespaces.
 //! - The network: `gateway` serves MPTCP and TCP clients in front of a TCP service, `connect` takes connections
 //!   of local programs to a gateway or a server, and `status` shows running ones.
+//! - Keys: `keygen` makes a gateway's authority and certificate, `enroll` a client's bundle, and `revoke` revokes a
+//!   client.
 //! - `pages` writes man pages and shell completions.
 //!
 //! # Modules, in the order in which to read them
@@ -29,15 +31,16 @@
 //! the functions and re-exports below.
 //!
 //! 1. `lib.rs` reads the arguments and calls one function for each command.
-//! 2. `args.rs` and `args/service.rs` define the arguments with clap. Their doc comments are the texts of
+//! 2. `args.rs`, `args/service.rs` and `args/keys.rs` define the arguments with clap. Their doc comments are the texts of
 //!    `--help`. `docs/reference/command-line.md` is generated from these texts, and CI compares the two.
 //! 3. `settings.rs` reads `--config FILE`, whose keys are the flags of `gateway` and `connect`.
 //! 4. `commands/` has a file for each command. `commands/mod.rs` has what they share.
 //! 5. `commands/service.rs` has the common parts of `gateway` and `connect`: the checks of their flags, and the
 //!    life of the process from its set-up to its end. `commands/log.rs` is their log.
-//! 6. `failure.rs` turns errors into one line on standard error and an exit code.
-//! 7. `version.rs` has the text of `--version`, for which `build.rs` finds the commit.
-//! 8. `allocator.rs` makes a service's allocator return freed memory soon.
+//! 6. `keys/` has the directory of keys that `keygen`, `enroll` and `revoke` change and `gateway --keys` reads.
+//! 7. `failure.rs` turns errors into one line on standard error and an exit code.
+//! 8. `version.rs` has the text of `--version`, for which `build.rs` finds the commit.
+//! 9. `allocator.rs` makes a service's allocator return freed memory soon.
 //!
 //! Exit codes are 0 if all went well, 1 if flows did not finish, connections were reset or something could not
 //! be read or written, and 2 for bad usage.
@@ -46,6 +49,7 @@ mod allocator;
 mod args;
 mod commands;
 mod failure;
+mod keys;
 mod settings;
 mod version;
 
@@ -97,6 +101,9 @@ where
         Command::Connect(c) => commands::connect::connect(&registry, &c),
         Command::Testbed(t) => commands::testbed::testbed(&registry, &t),
         Command::Status(s) => commands::status::status(&s),
+        Command::Keygen(k) => commands::keygen::keygen(&k),
+        Command::Enroll(e) => commands::enroll::enroll(&e),
+        Command::Revoke(r) => commands::revoke::revoke(&r),
         Command::Explain(e) => commands::explain::explain(&registry, &e),
         Command::Analyze(a) => commands::analyze::analyze(&a),
         Command::Pages(p) => commands::pages::pages(&p),

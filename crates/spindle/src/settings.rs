@@ -17,6 +17,7 @@ use spindle_experiment::{Origin, suggestion};
 use toml::de::{DeTable, DeValue};
 
 use crate::args::Args;
+use crate::args::service::BundleArg;
 use crate::failure::{Failure, Setting};
 
 /// The flag that names the file. It is not a key.
@@ -181,7 +182,8 @@ impl Taken {
         };
         let mut word = OsString::from(format!("--{}=", self.key));
         let arg = known.iter().find(|a| a.get_long() == Some(&self.key));
-        if arg.is_some_and(|a| a.get_value_hint() == ValueHint::AnyPath) {
+        let file = arg.is_some_and(|a| a.get_value_hint() == ValueHint::AnyPath);
+        if file && !BundleArg::is_no_file(value) {
             word.push(directory.join(value));
         } else {
             word.push(value);

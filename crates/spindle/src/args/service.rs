@@ -1,12 +1,13 @@
 //! The arguments of `gateway` and `connect`.
 
+use std::fmt;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{Args as ClapArgs, ValueEnum, ValueHint};
 use spindle_mptcp::{AnnouncedAddresses, DEFAULT_TRANSPORT};
 
 /// The arguments that both commands share.
-#[derive(Debug, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Service {
     /// Take flags that are not given here from this file (TOML: a key is a flag's name without dashes)
     #[arg(long, value_name = "FILE")]
@@ -209,14 +210,50 @@ pub(crate) struct Gateway {
     /// Tell the service the client's address (PROXY protocol, version 2)
     #[arg(long)]
     pub(crate) proxy_protocol: bool,
-    /// Let a UDP gateway without TLS, or a gateway with --forward and without --tls-ca, listen beyond loopback
+    /// Keys that `spindle keygen` has made: certificate, authority of the clients, revoked clients
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keys: Option<PathBuf>,
+    /// Revoked clients (PEM): a revocation list of each authority in --tls-ca
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_crl: Option<PathBuf>,
+    /// Names of the clients that are admitted, separated by commas; all that the authority has signed if
+    /// not given
+    #[arg(long, value_name = "NAME,NAME")]
+    pub(crate) tls_clients: Option<String>,
+    /// Let a UDP gateway without TLS, or a gateway with --forward and without clients' certificates, listen beyond loopback
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) service: Service,
 }
 
-#[derive(Debug, ClapArgs)]
+/// The value of `--bundle`. Its debug output does not contain it, since it may be the bundle itself.
+#[derive(Clone)]
+pub(crate) struct BundleArg(pub(crate) String);
+
+impl BundleArg {
+    /// Whether a value of `--bundle` is the bundle itself or standard input, and not a file.
+    pub(crate) fn is_no_file(value: &str) -> bool {
+        // A line of another version is no file either: no message may repeat it.
+        let version = value.trim_start().strip_prefix("spindle");
+        let line = version.and_then(|v| v.split_once(':'));
+        value == "-" || line.is_some_and(|(v, _)| v.chars().all(|c| c.is_ascii_digit()))
+    }
+}
+
+impl From<String> for BundleArg {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+impl fmt::Debug for BundleArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BundleArg")
+    }
+}
+
+#[derive(Clone, Debug, ClapArgs)]
 #[command(override_usage = "spindle connect [OPTIONS] --listen <ADDR:PORT>
        spindle connect [OPTIONS] --config <FILE>")]
 pub(crate) struct Connect {
@@ -226,6 +263,11 @@ pub(crate) struct Connect {
     /// The gateway, or any server
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) via: Option<String>,
+    /// What `spindle enroll` has made for this client: a file, - for standard input, or the line
+    /// spindle1:..., which every user of this host can see in the list of processes. It has the gateway's
+    /// addresses and all certificates, in place of --via and of --tls-ca, --tls-name, --tls-cert and --tls-key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) bundle: Option<BundleArg>,
     /// How long it may take until the gateway or server has answered; then the program's connection is
     /// refused. `none`: as long as SYNs are repeated
     #[arg(
@@ -269,6 +311,10 @@ pub(crate) struct Connect {
     /// The name in the gateway's certificate
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
+    /// Hash of the gateway's public key (RFC 7469), which it must have in addition to a certificate of the
+    /// authority; may be repeated: one of them
+    #[arg(long, value_name = "sha256/BASE64")]
+    pub(crate) tls_pin: Vec<String>,
     #[command(flatten)]
     pub(crate) service: Service,
 }

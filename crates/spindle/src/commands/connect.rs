@@ -8,21 +8,23 @@ use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::setup::{SetupOptions, SourceRoute};
-use spindle_net::tls::ClientTls;
+use spindle_net::tls::Certificates;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{UdpClient, UdpClientOptions};
-use spindle_net::users::Users;
 use spindle_net::{NEXT_PATH_AFTER, Target};
 
 use super::proxy::{described, destination, users};
 use super::service::{
-    Plan, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, limit, live, needed,
-    pair, readable,
+    Plan, Reloaded, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, limit,
+    live, needed,
 };
+use super::tls;
 use crate::args::service::Connect as Args;
 use crate::failure::{Failure, Setting};
 
 pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
+    let bundle = tls::bundle(args)?;
+    let args = &tls::with_bundle(args, bundle.as_ref());
     let plan = Plan::new(registry, &args.service)?;
     let listen = args.listen.iter().map(|l| endpoint("listen", l));
     let listen = listen.collect::<Result<Vec<_>, _>>()?;
@@ -35,7 +37,7 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let users = users(&destination);
     private(&listen, &destination, args)?;
     let paths = Paths::new(args, via.as_ref())?;
-    let tls = tls(args)?;
+    let tls = tls::of_connect(args, bundle.as_ref())?;
     if tls.is_none() {
         clear_text(via.as_ref(), args)?;
     }
@@ -62,15 +64,7 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     };
     let wire = || match &plan.tun {
         Some(tun) => Wire::tun(&paths.setup(tun)),
-        None => {
-            let link = UdpClientOptions {
-                remote_port: via.as_ref().map(Target::port),
-                interfaces: paths.interfaces(),
-                follow_system: paths.list.is_empty(),
-                ..UdpClientOptions::default()
-            };
-            Ok(Wire::plain(UdpClient::new(link)?))
-        }
+        None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
     };
     live(
         &plan,
@@ -78,11 +72,15 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         wire,
         async |network, counted| {
             paths.warn();
+            if let Some(bundle) = &bundle {
+                bundle.warn();
+            }
             if let Some(Target::Name(name, _)) = via.as_ref().filter(|v| !resolves(v)) {
                 tracing::warn!(%name, "--via does not resolve at present; it is looked up for each connection");
             }
             let metrics = Some(counted);
             let connect = Connect::bind(&network, ConnectOptions { metrics, ..options }).await?;
+            tokio::spawn(connect.trial());
             let listen = connect.addresses();
             Ok(Running {
                 lifecycle: connect.lifecycle(),
@@ -92,19 +90,15 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 serve: connect.serve(),
             })
         },
-        || {
-            let users = users.as_ref().map(Users::reload).transpose();
-            users.map_err(|e| e.to_string())?;
-            match &tls {
-                Some(tls) => tls.reload().map_err(|e| e.to_string()),
-                None => Ok(()),
-            }
+        Reloaded {
+            tls: tls.as_ref().map(|tls| tls as &dyn Certificates),
+            users: users.as_ref(),
         },
     )
 }
 
 /// An address, or a name that need not resolve yet, and a port.
-fn target(text: &str) -> Result<Target, Failure> {
+pub(super) fn target(text: &str) -> Result<Target, Failure> {
     text.parse()
         .map_err(|e| Failure::setting("via", format!(": {e}")))
 }
@@ -149,7 +143,7 @@ fn clear_text(via: Option<&Target>, args: &Args) -> Result<(), Failure> {
     match via {
         Some(via) if !stays_here(via) && !args.insecure => {
             let text = format!(
-                " {via}: a connect without TLS goes to loopback only; give --tls-ca and --tls-name, or \
+                " {via}: a connect without TLS goes to loopback only; give --bundle, or --tls-ca and --tls-name, or \
                  --insecure if the network is trusted or the programs encrypt by themselves"
             );
             Err(Failure::setting("via", text))
@@ -165,26 +159,6 @@ fn stays_here(target: &Target) -> bool {
         Target::Address(addr) => is_loopback(addr.ip()),
         Target::Name(name, _) => name.eq_ignore_ascii_case("localhost"),
     }
-}
-
-fn tls(args: &Args) -> Result<Option<ClientTls>, Failure> {
-    let identity = pair(&args.service)?;
-    let identity = identity.map(|(c, k)| (c.as_path(), k.as_path()));
-    let Some(ca) = &args.service.tls_ca else {
-        if identity.is_some() || args.tls_name.is_some() {
-            let text = "--tls-cert, --tls-key and --tls-name need --tls-ca, the authorities that the \
-                        gateway's certificate may come from";
-            return Err(Failure::setting("", text));
-        }
-        return Ok(None);
-    };
-    let Some(name) = &args.tls_name else {
-        let text = " needs --tls-name, the name in the gateway's certificate";
-        return Err(Failure::setting("tls-ca", text));
-    };
-    readable("tls-ca", ca)?;
-    let tls = ClientTls::load(ca, identity, name);
-    tls.map(Some).map_err(|e| Failure::Usage(e.to_string()))
 }
 
 fn path_manager(args: &Args, paths: &Paths) -> Result<Arc<dyn PathManager>, Failure> {
@@ -277,6 +251,15 @@ impl Paths {
     fn interfaces(&self) -> Vec<(IpAddr, String)> {
         let named = |p: &Path| Some((p.source, p.device.clone()?));
         self.list.iter().filter_map(named).collect()
+    }
+
+    /// Options of the link over UDP. A gateway's UDP port is that of `--via`, the port of the TCP segments inside.
+    fn link(&self) -> UdpClientOptions {
+        UdpClientOptions {
+            interfaces: self.interfaces(),
+            follow_system: self.list.is_empty(),
+            ..UdpClientOptions::default()
+        }
     }
 
     fn setup(&self, tun: &TunOptions) -> SetupOptions {

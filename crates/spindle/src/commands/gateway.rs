@@ -11,14 +11,15 @@ use spindle_mptcp::path_manager::Passive;
 use spindle_net::LinkKind;
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::setup::{Dnat, SetupOptions};
-use spindle_net::tls::ServerTls;
+use spindle_net::tls::Certificates;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::UdpServer;
 
 use super::proxy::{backend, closed};
 use super::service::{
-    Plan, Running, Wire, address, bad, endpoint, is_loopback, is_ours, live, needed, pair, readable,
+    Plan, Reloaded, Running, Wire, address, bad, endpoint, is_loopback, is_ours, live, needed,
 };
+use super::tls;
 use crate::args::service::Gateway as Args;
 use crate::failure::{Failure, Setting};
 
@@ -31,7 +32,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let plan = Plan::new(registry, &args.service)?;
     let (backend, to) = backend(args)?;
     let places = Places::new(&plan, args)?;
-    let tls = tls(args)?;
+    let tls = tls::of_gateway(args)?;
     if plan.kind == LinkKind::Udp {
         guarded(&places.outside, args, tls.is_some())?;
     }
@@ -75,29 +76,11 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 serve: gateway.serve(),
             })
         },
-        || match &tls {
-            Some(tls) => tls.reload().map_err(|e| e.to_string()),
-            None => Ok(()),
+        Reloaded {
+            tls: tls.as_ref().map(|tls| tls as &dyn Certificates),
+            users: None,
         },
     )
-}
-
-fn tls(args: &Args) -> Result<Option<ServerTls>, Failure> {
-    let ca = args.service.tls_ca.as_deref();
-    match pair(&args.service)? {
-        Some((cert, key)) => {
-            ca.map_or(Ok(()), |ca| readable("tls-ca", ca))?;
-            match ServerTls::load(cert, key, ca) {
-                Ok(tls) => Ok(Some(tls)),
-                Err(e) => Err(Failure::Usage(e.to_string())),
-            }
-        }
-        None if ca.is_some() => Err(Failure::setting(
-            "tls-ca",
-            " needs --tls-cert and --tls-key, the gateway's own certificate",
-        )),
-        None => Ok(None),
-    }
 }
 
 /// Refuses to listen beyond loopback over UDP without TLS, unless the user allows it: anyone could connect, and
@@ -108,8 +91,8 @@ fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure
             flag: "listen".to_owned(),
             found: Some(open.to_string()),
             problem: format!(
-                " {open}: a UDP gateway without TLS binds to loopback only; give --tls-cert and \
-                 --tls-key, or --insecure if the network is trusted"
+                " {open}: a UDP gateway without TLS binds to loopback only; give --keys, or --tls-cert \
+                 and --tls-key, or --insecure if the network is trusted"
             ),
         })),
         _ => Ok(()),

@@ -3,18 +3,23 @@
 pub(crate) mod analyze;
 pub(crate) mod compare;
 pub(crate) mod connect;
+pub(crate) mod enroll;
+mod expiry;
 pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod gateway;
+pub(crate) mod keygen;
 mod lock;
 mod log;
 pub(crate) mod pages;
 mod proxy;
 pub(crate) mod register;
 pub(crate) mod reproduce;
+pub(crate) mod revoke;
 mod service;
 pub(crate) mod status;
 pub(crate) mod testbed;
+mod tls;
 pub(crate) mod trace;
 
 use std::io::{IsTerminal, Write};

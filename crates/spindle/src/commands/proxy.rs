@@ -63,13 +63,16 @@ pub(super) fn closed(outside: &[SocketAddr], args: &Gateway) -> Result<(), Failu
     let open = outside.iter().find(|a| !is_loopback(a.ip()));
     match open {
         Some(open)
-            if !args.forward.is_empty() && args.service.tls_ca.is_none() && !args.insecure =>
+            if !args.forward.is_empty()
+                && args.service.tls_ca.is_none()
+                && args.keys.is_none()
+                && !args.insecure =>
         {
             Err(Failure::Setting(Setting {
                 flag: "listen".to_owned(),
                 found: Some(open.to_string()),
                 problem: format!(
-                    " {open}: a gateway with --forward serves any client there; give --tls-ca, so that clients need a \
+                    " {open}: a gateway with --forward serves any client there; give --keys or --tls-ca, so that clients need a \
                      certificate, or --insecure if only trusted clients reach it"
                 ),
             }))
@@ -91,7 +94,7 @@ pub(super) fn destination(args: &Connect, via: Option<Target>) -> Result<Destina
             Some(via) => Ok(Destination::Via(via)),
             None => usage(
                 "",
-                "want --via ADDR:PORT, or --socks5 or --http-connect for programs that say where to",
+                "want --bundle FILE, --via ADDR:PORT, or --socks5 or --http-connect for programs that say where to",
             ),
         };
     }

@@ -25,6 +25,8 @@ use spindle_net::{
 };
 use spindle_units::Bytes;
 
+use super::expiry::ExpiryWatch;
+pub(super) use super::expiry::Reloaded;
 use super::log::{self, Limiter};
 use crate::allocator;
 use crate::args::service::{LogFormat, LogLevel, Service};
@@ -349,7 +351,7 @@ pub(super) fn live<S, F>(
     stack: StackConfig,
     wire: impl FnOnce() -> Result<Wire, Failure>,
     start: impl FnOnce(Network, Metrics) -> S,
-    reload: impl Fn() -> Result<(), String>,
+    reloaded: Reloaded<'_>,
 ) -> Result<ExitCode, Failure>
 where
     S: Future<Output = Result<Running<F>, Failure>>,
@@ -375,7 +377,7 @@ where
         };
         let network = Network::start(config, wire.link)?;
         let done = {
-            let run = run(plan, &network, &mut signals, start, reload);
+            let run = run(plan, &network, &mut signals, start, reloaded);
             tokio::select! {
                 done = run => done,
                 never = sum_up(&limiter) => match never {},
@@ -401,7 +403,7 @@ async fn run<S, F>(
     network: &Network,
     signals: &mut Signals,
     start: impl FnOnce(Network, Metrics) -> S,
-    reload: impl Fn() -> Result<(), String>,
+    reloaded: Reloaded<'_>,
 ) -> Result<ExitCode, Failure>
 where
     S: Future<Output = Result<Running<F>, Failure>>,
@@ -409,6 +411,7 @@ where
 {
     let counted = Metrics::new(&plan.transport);
     let running = start(network.clone(), counted.clone()).await?;
+    let expiry = ExpiryWatch::new(reloaded, counted.clone());
     let control = observe(plan, network, &running, counted).await?;
     let (listen, to) = (running.listen.join(" "), running.to);
     let transport = &plan.transport;
@@ -427,6 +430,7 @@ where
     });
     tokio::pin!(watching);
     tokio::pin!(serve);
+    let mut daily = ExpiryWatch::daily();
     let summary = loop {
         tokio::select! {
             done = &mut serve => match done {
@@ -439,11 +443,9 @@ where
                     running.lifecycle.advance();
                     manager.stopping(plan.drain + UNDOING);
                 }
-                Signal::Reload => match reload() {
-                    Ok(()) => tracing::info!("certificates and users read again"),
-                    Err(error) => tracing::error!(%error, "certificates or users stay as they were"),
-                },
+                Signal::Reload => expiry.reload(),
             },
+            _ = daily.tick() => expiry.look(),
         }
     };
     control.stop();

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod forward;
+mod keys;
 mod managed;
 mod memory;
 mod program;
