@@ -10,6 +10,9 @@
 --
 -- On the sending host a capture may contain several datagrams of equal size as one (UDP segmentation offload, udp(7):
 -- UDP_SEGMENT), and on the receiving host as well (UDP_GRO). They are dissected one by one.
+--
+-- The payload of a parity outside sequence space (PARITY) is no data. In UDP it is therefore not passed to the TCP
+-- dissector. Without UDP, Wireshark takes it for data that overlap others.
 
 -- docs/wire/encapsulation.md: the first byte, the two bytes before the id, and the length of the header.
 local VERSION, MAGIC, HEADER_LEN = 8, 0x5370, 12
@@ -58,6 +61,8 @@ local CODED_HEADER_LEN, CODED_LEN, CODED_ACK_LEN, MAX_SOURCES = 12, 14, 20, 127
 local IP_EXPERIMENT = 253
 
 local TCP_MIN_HEADER, TCP_OFFSET_BYTE, TCP_CHECKSUM = 20, 12, 16
+-- Kinds of TCP options without a length: the end of the list and NOP (RFC 9293, section 3.1).
+local END, NOP = 0, 1
 
 local spindle = Proto("spindle", "Spindle UDP encapsulation")
 local coded = Proto("spindle_coded", "Spindle coding layer")
@@ -82,6 +87,7 @@ local F = fields_of(spindle, {
     number = ProtoField.uint64("spindle.number", "Number", base.HEX),
     size = ProtoField.uint16("spindle.probe_size", "UDP payload of the probe (bytes)"),
     padding = ProtoField.bytes("spindle.padding", "Padding"),
+    parity = ProtoField.bytes("spindle.parity", "Payload of the parity, outside sequence space"),
 })
 
 local C = fields_of(coded, {
@@ -160,6 +166,28 @@ local function at_offset(extractor, offset)
         end
     end
     return nil
+end
+
+-- Calls `visit` with the offset, the length and the ExID of each experimental option (RFC 6994) among TCP options.
+local function experiments_of(range, visit)
+    local at, len = 0, range:len()
+    while at + 1 < len do
+        local kind = range(at, 1):uint()
+        if kind == END then
+            return
+        elseif kind == NOP then
+            at = at + 1
+        else
+            local size = range(at + 1, 1):uint()
+            if size < 2 or at + size > len then
+                return
+            end
+            if kind == EXPERIMENT and size >= OPTION_HEADER_LEN then
+                visit(at, size, range(at + 2, 2):uint())
+            end
+            at = at + size
+        end
+    end
 end
 
 -- The coding layer -----------------------------------------------------------------------------------------------------
@@ -246,6 +274,27 @@ local function sum_words(range, from)
     return sum
 end
 
+-- The lengths of a segment's TCP header and of what is a TCP segment for others: without the payload of a parity
+-- outside sequence space. Returns nil if the header does not fit.
+local function tcp_lengths(segment)
+    local len = segment:len()
+    local header = len >= TCP_MIN_HEADER and math.floor(segment(TCP_OFFSET_BYTE, 1):uint() / 16) * 4 or 0
+    if header < TCP_MIN_HEADER or header > len then
+        return nil
+    end
+    local as_tcp = len
+    if header > TCP_MIN_HEADER then
+        experiments_of(segment(TCP_MIN_HEADER, header - TCP_MIN_HEADER), function(at, size, exid)
+            local data = TCP_MIN_HEADER + at + OPTION_HEADER_LEN
+            local parity = exid == PARITIES and size == OPTION_HEADER_LEN + MESSAGE_LEN[PARITY]
+            if parity and segment(data, 1):uint() == PARITY then
+                as_tcp = header
+            end
+        end)
+    end
+    return header, as_tcp
+end
+
 -- The one's complement sum of the pseudo-header without the length (RFC 9293, section 3.1: addresses and protocol), or
 -- nil if the addresses are not known.
 local function pseudo_header()
@@ -269,7 +318,11 @@ local function with_checksums(buffer, size)
     local bytes = buffer():bytes()
     for at = 0, buffer:len() - 1, size do
         local len = math.min(size, buffer:len() - at) - HEADER_LEN
-        if len >= TCP_MIN_HEADER and buffer(at + 1, 1):bitfield(2, 6) == DATA then
+        local header = nil
+        if len > 0 and buffer(at + 1, 1):bitfield(2, 6) == DATA then
+            header, len = tcp_lengths(buffer(at + HEADER_LEN, len))
+        end
+        if header then
             local checksum = at + HEADER_LEN + TCP_CHECKSUM
             local sum = sum_words(buffer(at + HEADER_LEN, len), pseudo + len) - buffer(checksum, 2):uint()
             while sum > 0xffff do
@@ -285,15 +338,19 @@ end
 
 -- Passes a segment to Wireshark's TCP dissector.
 local function dissect_segment(buffer, pinfo, tree, subtree)
-    local len = buffer:len()
-    local header = len >= TCP_MIN_HEADER and math.floor(buffer(TCP_OFFSET_BYTE, 1):uint() / 16) * 4 or 0
-    if header < TCP_MIN_HEADER or header > len then
+    local header, as_tcp = tcp_lengths(buffer())
+    if not header then
         subtree:add_proto_expert_info(malformed_datagram, "The TCP header does not fit into the datagram")
         pinfo.cols.info = "Malformed TCP segment"
         return
     end
+    local segment = buffer
+    if as_tcp < buffer:len() then
+        subtree:add(F.parity, buffer(as_tcp))
+        segment = buffer(0, as_tcp):tvb()
+    end
     -- A dissector of the payload that meets malformed data raises an error, which Wireshark has shown already.
-    pcall(tcp.call, tcp, buffer, pinfo, tree)
+    pcall(tcp.call, tcp, segment, pinfo, tree)
 end
 
 -- Lengths of the messages, header included. Only a probe may be longer.
@@ -478,36 +535,22 @@ local DISSECT = { [PARITIES] = dissect_parities, [SCATTER] = dissect_scatter, [C
 
 -- Dissects Spindle's options among the options of one TCP header.
 local function dissect_options(options, pinfo, tree)
-    local range = options.range
-    local at, len = 0, range:len()
-    while at + 1 < len do
-        local kind = range(at, 1):uint()
-        if kind == 0 then
+    experiments_of(options.range, function(at, size, exid)
+        if not DISSECT[exid] then
             return
-        elseif kind == 1 then
-            at = at + 1
-        else
-            local size = range(at + 1, 1):uint()
-            if size < 2 or at + size > len then
-                return
-            end
-            local exid = kind == EXPERIMENT and size >= OPTION_HEADER_LEN and range(at + 2, 2):uint()
-            if exid and DISSECT[exid] then
-                local whole = range(at, size)
-                local subtree = tree:add(option, whole)
-                subtree:add(O.exid, whole(2, 2))
-                local data = size > OPTION_HEADER_LEN and whole(OPTION_HEADER_LEN, size - OPTION_HEADER_LEN) or nil
-                local summary = DISSECT[exid](data, subtree, options)
-                if summary then
-                    subtree:append_text(": " .. summary)
-                    pinfo.cols.info:append(" [" .. summary .. "]")
-                else
-                    subtree:add_proto_expert_info(malformed_option, "Unknown message or wrong length")
-                end
-            end
-            at = at + size
         end
-    end
+        local whole = options.range(at, size)
+        local subtree = tree:add(option, whole)
+        subtree:add(O.exid, whole(2, 2))
+        local data = size > OPTION_HEADER_LEN and whole(OPTION_HEADER_LEN, size - OPTION_HEADER_LEN) or nil
+        local summary = DISSECT[exid](data, subtree, options)
+        if summary then
+            subtree:append_text(": " .. summary)
+            pinfo.cols.info:append(" [" .. summary .. "]")
+        else
+            subtree:add_proto_expert_info(malformed_option, "Unknown message or wrong length")
+        end
+    end)
 end
 
 function option.dissector(_, pinfo, tree)
