@@ -82,4 +82,4 @@ pub use tcp_config::{
     DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor,
     SlowStart, TailLossProbe, TcpConfig, WindowLimits,
 };
-pub use types::{DataOffset, SubflowId, SubflowPosition};
+pub use types::{DataOffset, LocalAddress, SubflowId, SubflowPosition};

@@ -1,11 +1,13 @@
 //! Small types and functions that modules of several layers share.
 
+mod local_address;
 mod stream;
 
 use std::fmt;
 
 use spindle_units::Instant;
 
+pub use local_address::LocalAddress;
 pub(crate) use stream::MappingDelta;
 pub use stream::{DataOffset, SubflowPosition};
 

@@ -193,6 +193,7 @@ impl Connection {
         let multipath = self.config.multipath.as_ref();
         let outside = self.paths.outside(inside);
         multipath.is_some_and(|m| m.backup_addresses.contains(&outside))
+            || self.paths.is_backup(inside)
     }
 
     /// MP_CAPABLE cannot mark the first subflow as a backup, so MP_PRIO does this (RFC 8684, section 3.3.8).

@@ -327,6 +327,7 @@ impl Connection {
         self.paths.up(now, local, remote);
         self.judge_others(now, id);
         self.on_further_subflow(id);
+        self.leave_stranded(now, id);
         self.answer_fins();
         self.review_cut_off();
         self.outbox.push_event(ConnectionEvent::SubflowUp(id));

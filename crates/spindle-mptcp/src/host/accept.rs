@@ -223,7 +223,7 @@ impl Stack {
             initial,
             key,
             rng: self.generators.generator(self.opened),
-            addresses: self.config.addresses.clone(),
+            addresses: self.addresses(),
             outside: self.outside.clone(),
         };
         let mut c = Connection::new(now, new, Some(syn));

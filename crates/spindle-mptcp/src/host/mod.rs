@@ -8,6 +8,7 @@ mod cookie;
 mod counters;
 mod event;
 mod hashes;
+mod local_addresses;
 mod message;
 mod path_memory;
 mod path_mtu;
@@ -47,7 +48,7 @@ use crate::keys;
 use crate::secrets::{Generator, Generators, Label, Secrets};
 use crate::stage::coding::PathEstimates;
 use crate::stage::coding::estimator::Periods;
-use crate::types::{DataOffset, SubflowId};
+use crate::types::{DataOffset, LocalAddress, SubflowId};
 use hashes::KeyedHashes;
 use path_memory::PathMemory;
 use ports::Ports;
@@ -98,7 +99,7 @@ pub struct StackConfig {
     /// use all addresses of such a network (RFC 4291, section 2.5.1).
     pub source_prefix: u8,
     /// Further local addresses, beyond the one a connection starts from, that the path manager may
-    /// use.
+    /// use. [`Stack::set_local_addresses`] replaces them.
     pub addresses: Vec<IpAddr>,
     /// Local addresses that a NAT in front of this host translates: pairs of inside and outside address, with
     /// each inside address once. The outside address is announced to peers.
@@ -181,6 +182,8 @@ pub struct Stack {
     /// The survey in progress. It is boxed because simulations, which have a stack for each host, never make
     /// one.
     survey: Option<Box<counters::Survey>>,
+    /// [`StackConfig::addresses`], or what replaced them.
+    local_addresses: Vec<LocalAddress>,
 }
 
 /// Most answers to segments of no connection that wait for transmission. Further answers are dropped.
@@ -213,6 +216,7 @@ impl Stack {
             generators: secrets.generators(Label::Connections),
             ports: Box::new(Ports::new(secrets)),
             outside: config.outside.clone().into(),
+            local_addresses: config.addresses.iter().copied().map(Into::into).collect(),
             path_memory: Box::new(PathMemory::new(keyed, config.remembered_paths)),
             config,
             listeners: Vec::new(),
@@ -297,10 +301,11 @@ impl Stack {
             initial,
             key,
             rng: self.generators.generator(ordinal),
-            addresses: self.config.addresses.clone(),
+            addresses: self.addresses(),
             outside: self.outside.clone(),
         };
         let mut connection = Connection::new(now, new, None);
+        connection.mark_backups(&self.local_addresses);
         self.path_memory
             .prepare(now, &mut connection, SubflowId::FIRST);
         let handle = self.table.insert(connection, ordinal, None, None);

@@ -269,6 +269,18 @@ impl Subflow {
         }
     }
 
+    /// Sends something at once, because the path may work again: outstanding data without the back-off of former
+    /// timeouts, a SYN that is due later, or a probe.
+    pub(crate) fn retry_now(&mut self, now: Instant) {
+        if self.state == TcpState::SynSent {
+            self.syn.at = self.syn.at.map(|at| at.min(now));
+            self.syn.tries = self.syn.tries.min(self.config.tcp.syn_retries);
+        } else if self.state.is_synchronized() && self.state != TcpState::TimeWait {
+            self.persist.tries = 0;
+            self.due.probe |= !self.tx.retry_now(now);
+        }
+    }
+
     /// Whether `seg` is a SYN/ACK that acknowledges the subflow's SYN (RFC 9293, section 3.10.7.3).
     pub(crate) fn is_answered_by(&self, seg: &Segment) -> bool {
         let flags = Flags::SYN | Flags::ACK;

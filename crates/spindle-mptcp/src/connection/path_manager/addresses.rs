@@ -15,6 +15,8 @@ struct Local {
     configured: bool,
     /// It was withdrawn and not announced again since then.
     withdrawn: bool,
+    /// Its subflows are backups.
+    backup: bool,
 }
 
 /// The local addresses of a connection. Identifiers are unique, as RFC 8684, section 3.4, demands. If all 256
@@ -46,6 +48,7 @@ impl LocalAddresses {
                     addr,
                     configured: true,
                     withdrawn: false,
+                    backup: false,
                 })
                 .collect(),
             outside,
@@ -61,6 +64,16 @@ impl LocalAddresses {
     pub(super) fn usable(&self) -> impl Iterator<Item = IpAddr> {
         let usable = |l: &&Local| l.configured && !l.withdrawn;
         self.list.iter().filter(usable).map(|l| l.addr)
+    }
+
+    /// The identifiers of the addresses that this host has lost and that were added last, at most `most` of them.
+    pub(super) fn lost_ids(&self, most: usize) -> Vec<u8> {
+        let lost = self
+            .list
+            .iter()
+            .rev()
+            .filter(|l| !l.configured && l.withdrawn);
+        lost.take(most).map(|l| l.id).collect()
     }
 
     /// The local address behind an address that peers know.
@@ -98,6 +111,7 @@ impl LocalAddresses {
             addr,
             configured: false,
             withdrawn: false,
+            backup: false,
         });
         Some(id)
     }
@@ -110,6 +124,33 @@ impl LocalAddresses {
             l.id = exchanged(l.id, 0, former);
         }
         Some(former)
+    }
+
+    /// The path manager may open subflows from this address. Returns its identifier, if there is one left for it.
+    pub(super) fn add(&mut self, addr: IpAddr, in_use: impl Fn(u8) -> bool) -> Option<u8> {
+        let id = self.assign(addr, in_use)?;
+        for l in self.list.iter_mut().filter(|l| l.addr == addr) {
+            l.configured = true;
+        }
+        Some(id)
+    }
+
+    /// This host no longer has the address. Its identifier may be reused once no subflow has it.
+    pub(super) fn lose(&mut self, addr: IpAddr) {
+        for l in self.list.iter_mut().filter(|l| l.addr == addr) {
+            (l.configured, l.withdrawn) = (false, true);
+        }
+    }
+
+    /// Sets whether the subflows of this address are backups. Returns whether this changes anything.
+    pub(super) fn set_backup(&mut self, addr: IpAddr, backup: bool) -> bool {
+        let found = self.list.iter_mut().find(|l| l.addr == addr);
+        found.is_some_and(|l| std::mem::replace(&mut l.backup, backup) != backup)
+    }
+
+    /// Whether the subflows of this address are backups.
+    pub(super) fn is_backup(&self, addr: IpAddr) -> bool {
+        self.list.iter().any(|l| l.addr == addr && l.backup)
     }
 
     /// No subflow may be opened from this address until it is announced again.
@@ -257,6 +298,18 @@ mod tests {
         assert_eq!(list.usable().collect::<Vec<_>>(), [at(0)]);
         assert_eq!(list.assign(at(1), |_| true), Some(1));
         assert_eq!(list.usable().count(), 2);
+    }
+
+    #[test]
+    fn lost_addresses_leave_room_for_any_number_of_later_ones() {
+        let mut list = addresses();
+        for k in 1..10_000 {
+            assert!(list.add(at(k), |_| false).is_some_and(|id| id != 0), "{k}");
+            assert!(list.usable().any(|a| a == at(k)));
+            list.lose(at(k));
+            assert!(!list.usable().any(|a| a == at(k)));
+        }
+        assert_eq!(list.first(), at(0));
     }
 
     #[test]

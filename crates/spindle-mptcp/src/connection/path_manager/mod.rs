@@ -1,6 +1,7 @@
 //! Addresses and further subflows (RFC 8684, sections 3.3.8 and 3.4).
 
 mod addresses;
+mod host_addresses;
 mod race;
 mod remote;
 mod retries;
@@ -44,6 +45,8 @@ pub(crate) struct Paths {
     /// Pairs for which a subflow was already requested.
     opened: Vec<(IpAddr, Endpoint)>,
     retries: Retries,
+    /// Subflows whose address is lost, and which are kept until another one is established.
+    stranded: Vec<SubflowId>,
     /// When the next subflow may be opened.
     not_before: Option<Instant>,
 }
@@ -63,6 +66,7 @@ impl Paths {
             signals: Signals::default(),
             opened: vec![(first.addr, first_remote)],
             retries: Retries::default(),
+            stranded: Vec::new(),
             not_before: None,
         }
     }
@@ -70,6 +74,11 @@ impl Paths {
     /// The address by which peers know a local address.
     pub(super) fn outside(&self, inside: IpAddr) -> IpAddr {
         self.local.outside(inside)
+    }
+
+    /// Whether the subflows of a local address of this host are backups.
+    pub(super) fn is_backup(&self, inside: IpAddr) -> bool {
+        self.local.is_backup(inside)
     }
 
     /// When the next timer of the path manager is due. Without MPTCP no such timer is set.
@@ -123,7 +132,9 @@ impl Paths {
     /// between them was opened since. The path manager takes them for open.
     fn displaced(&self) -> Option<(IpAddr, Endpoint)> {
         let planned = (self.local.first(), self.first_remote);
-        let missing = self.first_local.addr != planned.0 && !self.opened.contains(&planned);
+        let missing = self.first_local.addr != planned.0
+            && !self.opened.contains(&planned)
+            && self.local.usable().any(|a| a == planned.0);
         missing.then_some(planned)
     }
 
@@ -212,7 +223,12 @@ impl Connection {
     /// The endpoints of the next subflow, whenever it may be opened.
     fn next_pair(&mut self) -> Option<Wanted> {
         let mp = self.multipath()?;
-        if self.role != Role::Client || !mp.confirmed || self.closing_soon() {
+        if self.role != Role::Client || !mp.confirmed {
+            return None;
+        }
+        // A client that has sent everything may still receive, for which it needs one subflow.
+        let replaces = self.is_stranded() && self.outlives_its_subflows();
+        if self.closing_soon() && !replaces {
             return None;
         }
         // RFC 8684, section 3.1, flag C: no further subflow to the address and port of the first.

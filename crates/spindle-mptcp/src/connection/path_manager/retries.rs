@@ -88,6 +88,13 @@ impl Retries {
         }
     }
 
+    /// All pairs that wait are tried at once.
+    pub(super) fn hasten_all(&mut self, now: Instant) {
+        for r in &mut self.0 {
+            r.at = r.at.map(|_| now);
+        }
+    }
+
     /// Drops all attempts to `remote`.
     pub(super) fn forget_remote(&mut self, remote: Endpoint) {
         self.0.retain(|r| r.remote != remote);

@@ -277,7 +277,8 @@ impl Signals {
         });
     }
 
-    fn remove(&mut self, id: u8) {
+    /// Makes a REMOVE_ADDR due for a local address.
+    pub(super) fn remove(&mut self, id: u8) {
         self.announcements.retain(|a| a.id != id);
         self.push_removal(id, 0);
     }

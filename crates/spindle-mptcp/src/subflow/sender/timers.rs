@@ -132,6 +132,19 @@ impl Sender {
         }
     }
 
+    /// Ends the back-off of former timeouts and lets the retransmission timer expire at once. Returns false if no data
+    /// are outstanding.
+    pub(crate) fn retry_now(&mut self, now: Instant) -> bool {
+        self.rtt.end_back_off();
+        self.consecutive_timeouts = 0;
+        if self.board.is_empty() {
+            return false;
+        }
+        self.tlp.cancel();
+        self.rto_at = Some(now);
+        true
+    }
+
     /// Sets whether the path is probed at bounded intervals. If not, the usual back-off applies.
     pub(crate) fn probe_dead_path(&mut self, now: Instant, probing: bool) {
         self.rtt.set_probing(probing);
