@@ -1,5 +1,6 @@
 {{- define "spindle-gateway.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name }}{{ end | trunc 63 | trimSuffix "-" }}
+{{- $name := contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
+{{- $name | trunc 63 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "spindle-gateway.selector" -}}
