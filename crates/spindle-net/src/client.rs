@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spindle_mptcp::path_manager::{FullMesh, Passive};
 use spindle_mptcp::{Config, DEFAULT_TRANSPORT, preset};
 
-use crate::dial::dial;
+use crate::dial::{Sources, dial};
 use crate::error::NetError;
 use crate::limits::Limits;
 use crate::socket::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
@@ -38,8 +38,7 @@ static SHARED: Mutex<Option<Client>> = Mutex::new(None);
 #[derive(Clone, Debug)]
 pub struct Client {
     network: Network,
-    /// Empty if the system chooses an address for each connection.
-    local: Arc<[IpAddr]>,
+    local: Arc<Sources>,
     config: Arc<Config>,
 }
 
@@ -120,7 +119,10 @@ impl ClientBuilder {
         };
         Ok(Client {
             network: Network::start(network, Box::new(link))?,
-            local: self.local.into(),
+            local: Arc::new(match self.local.is_empty() {
+                true => Sources::System,
+                false => Sources::Listed(self.local),
+            }),
             config: Arc::new(config),
         })
     }

@@ -2,7 +2,7 @@
 //! Spindle, to a gateway or to any server.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 use tokio::time::timeout;
 
 use crate::dial;
+pub use crate::dial::Sources;
 use crate::error::NetError;
 use crate::forward;
 use crate::handshake::{expired, secured};
@@ -44,10 +45,8 @@ pub struct ConnectOptions {
     /// Where connections go. A name is looked up for each connection.
     pub destination: Destination,
     /// Addresses from which connections start. Those of the target's family are tried in order until the target
-    /// is reached from one of them. If the list is empty, the system chooses an address for each connection,
-    /// which is meant for links over UDP
-    /// ([`UdpClientOptions::follow_system`](crate::udp::UdpClientOptions::follow_system)).
-    pub local: Vec<IpAddr>,
+    /// is reached from one of them.
+    pub local: Sources,
     /// Configuration of each connection ([`wire_config`](crate::wire_config)).
     pub config: Arc<Config>,
     /// Where ended and refused connections are counted.

@@ -1,6 +1,7 @@
 //! Opens a connection to whichever address of a target answers first (RFC 8305).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,15 +23,53 @@ const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(250);
 const MOST_AT_ONCE: usize = 8;
 /// Pairs of addresses that one connection tries, so that no name makes a connection try addresses for minutes.
 const MOST_PAIRS: usize = 32;
+/// What failed if there is no way to a target at present.
+const NO_PATH: &str = "no path to the target";
 
-/// Local addresses for a connection to `target`, in the order in which they will be tried. If `local` is empty,
-/// the system chooses the address.
-fn sources(local: &[IpAddr], target: SocketAddr) -> Vec<IpAddr> {
-    if local.is_empty() {
-        return udp::source_for(target).into_iter().collect();
+/// The local addresses from which connections start.
+#[derive(Clone, Debug)]
+pub enum Sources {
+    /// The system chooses an address for each connection, which is meant for links over UDP
+    /// ([`UdpClientOptions::follow_system`](crate::udp::UdpClientOptions::follow_system)).
+    System,
+    /// These addresses.
+    Listed(Vec<IpAddr>),
+    /// The uplinks that exist at the time, which is meant for links over UDP.
+    #[cfg(feature = "uplinks")]
+    Uplinks(crate::uplinks::Uplinks),
+}
+
+impl Sources {
+    /// Fails if no connection can be opened at present, before a name is looked up, which may take long.
+    async fn ready(&self, target: &Target) -> io::Result<()> {
+        match (self, target) {
+            #[cfg(feature = "uplinks")]
+            (Self::Uplinks(uplinks), Target::Name(name, _)) if name != "localhost" => {
+                uplinks.any(&target.to_string()).await
+            }
+            _ => Ok(()),
+        }
     }
-    let of_family = |l: &&IpAddr| l.is_ipv4() == target.is_ipv4();
-    local.iter().filter(of_family).copied().collect()
+
+    /// Pairs of a local address and one of the targets, for each target those that are tried first.
+    async fn pairs(&self, targets: &[SocketAddr]) -> io::Result<Vec<(IpAddr, SocketAddr)>> {
+        match self {
+            Self::System => {
+                let chosen = |to: &SocketAddr| Some((udp::source_for(*to).ok()?, *to));
+                Ok(targets.iter().filter_map(chosen).collect())
+            }
+            Self::Listed(local) => {
+                let fitting = |to: &SocketAddr| {
+                    let to = *to;
+                    let of_family = move |from: &&IpAddr| from.is_ipv4() == to.is_ipv4();
+                    local.iter().filter(of_family).map(move |from| (*from, to))
+                };
+                Ok(targets.iter().flat_map(fitting).collect())
+            }
+            #[cfg(feature = "uplinks")]
+            Self::Uplinks(uplinks) => uplinks.pairs(targets).await,
+        }
+    }
 }
 
 /// The addresses with both families in turn, beginning with that of the first address (RFC 8305, section 4). Each
@@ -53,18 +92,18 @@ fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     order
 }
 
-/// Pairs of a local address and an address of the target, in the order in which they will be tried: each address from
-/// its first local address, then each from its second, and so on.
-fn pairs(local: &[IpAddr], addresses: Vec<SocketAddr>) -> VecDeque<(IpAddr, SocketAddr)> {
-    let order = interleaved(addresses).into_iter();
-    let of: Vec<_> = order.map(|to| (sources(local, to), to)).collect();
-    let most = of.iter().map(|(from, _)| from.len()).max().unwrap_or(0);
-    let pairs = (0..most).flat_map(|i| {
-        let with = of
-            .iter()
-            .filter_map(move |(from, to)| Some((*from.get(i)?, *to)));
-        with.collect::<Vec<_>>()
+/// The pairs in the order in which they will be tried: each target from its first local address, then each from its
+/// second, and so on.
+fn in_order(pairs: Vec<(IpAddr, SocketAddr)>) -> VecDeque<(IpAddr, SocketAddr)> {
+    let mut tried: HashMap<SocketAddr, usize> = HashMap::new();
+    let ranked = pairs.into_iter().map(|pair| {
+        let rank = tried.entry(pair.1).or_default();
+        *rank += 1;
+        (*rank, pair)
     });
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    let pairs = ranked.into_iter().map(|(_, pair)| pair);
     pairs.take(MOST_PAIRS).collect()
 }
 
@@ -77,18 +116,21 @@ fn pairs(local: &[IpAddr], addresses: Vec<SocketAddr>) -> VecDeque<(IpAddr, Sock
 /// unknown; [`NetError::NoLocalAddress`].
 pub(crate) async fn dial(
     network: &Network,
-    local: &[IpAddr],
+    local: &Sources,
     target: &Target,
     config: &Arc<Config>,
     patience: Option<Duration>,
 ) -> Result<(TcpStream, SocketAddr), NetError> {
     let race = async {
+        let ready = local.ready(target).await;
+        ready.map_err(NetError::system(NO_PATH))?;
         let found = target.addresses().await;
         let found = found.map_err(NetError::system("cannot look up the target's name"))?;
+        let pairs = local.pairs(&interleaved(found)).await;
+        let pairs = in_order(pairs.map_err(NetError::system(NO_PATH))?);
         let none = || NetError::NoLocalAddress(target.clone());
-        race(network, pairs(local, found), config)
-            .await
-            .map_err(|e| e.unwrap_or_else(none))
+        let opened = race(network, pairs, config).await;
+        opened.map_err(|e| e.unwrap_or_else(none))
     };
     match patience {
         None => race.await,
@@ -162,12 +204,14 @@ mod tests {
         assert_eq!(interleaved(Vec::new()), []);
     }
 
-    #[test]
-    fn every_address_is_tried_before_a_second_local_address() {
+    #[tokio::test]
+    async fn every_address_is_tried_before_a_second_local_address() {
         let local: Vec<IpAddr> = ["10.0.0.1", "10.0.0.2", "fd00::1"]
             .map(|a| a.parse().unwrap())
             .into();
-        let tried = pairs(&local, addrs(&["1.0.0.1:1", "[2001:db8::1]:1"]));
+        let targets = addrs(&["1.0.0.1:1", "[2001:db8::1]:1"]);
+        let listed = Sources::Listed(local.clone());
+        let tried = in_order(listed.pairs(&targets).await.unwrap());
         let of = |from: usize, to: &str| (local[from], to.parse().unwrap());
         let want = [
             of(0, "1.0.0.1:1"),
@@ -206,7 +250,7 @@ mod tests {
         let (network, silent, _socket) = silence();
         let target = Target::Address(silent);
         let patience = Some(Duration::from_millis(400));
-        let error = dial(&network, &[], &target, &config(), patience)
+        let error = dial(&network, &Sources::System, &target, &config(), patience)
             .await
             .unwrap_err();
         assert!(matches!(error, NetError::TimedOut(_)), "{error}");

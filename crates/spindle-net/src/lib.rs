@@ -56,7 +56,8 @@
 //!    ([`wire_config`]), draining, signals, and the reports to a service manager. [`limits`] bounds
 //!    how many of the host's resources they use.
 //! 7. [`setup`] creates the TUN device with its routes and rules, and undoes this.
-//! 8. [`metrics`] and [`status`] report what the data path does. They only read.
+//! 8. [`uplinks`] follows the addresses of a client's host while they come and go.
+//! 9. [`metrics`] and [`status`] report what the data path does. They only read.
 
 mod client;
 #[cfg(feature = "services")]
@@ -102,14 +103,17 @@ mod trial;
 #[cfg(feature = "tun")]
 pub mod tun;
 pub mod udp;
+#[cfg(feature = "uplinks")]
+pub mod uplinks;
 #[cfg(feature = "services")]
 pub mod users;
 mod wire_config;
 
 pub use client::{Client, ClientBuilder};
+pub use dial::Sources;
 pub use error::NetError;
 pub use file_limit::raise_file_limit;
-pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, PathMtu};
+pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, LocalPath, PathMtu};
 pub use randomness::random_bytes;
 pub use socket::{
     ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,

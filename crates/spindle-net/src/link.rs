@@ -47,6 +47,19 @@ pub struct IcmpReport {
     pub seq: SeqNumber,
 }
 
+/// An address of this host from which subflows may start, and how it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalPath {
+    /// The address.
+    pub addr: std::net::IpAddr,
+    /// The device to which sockets of the address are bound.
+    pub device: Option<String>,
+    /// Sockets that cannot be bound to the device are not used. If false, they are used without being bound.
+    pub required: bool,
+    /// Subflows of the address are used only when no others are left.
+    pub backup: bool,
+}
+
 /// What a link has received or learnt.
 #[derive(Debug)]
 pub enum Arrival {
@@ -112,6 +125,10 @@ pub trait Link: Send {
     /// has a subflow between these ends, subflows in TIME_WAIT included. A link that keeps an entry for each
     /// subflow removes stale entries here, a bounded number in each call.
     fn reconcile(&mut self, _now: Instant, _known: &dyn Fn(Endpoint, Endpoint) -> bool) {}
+
+    /// The addresses from which subflows start are now these, in place of those of the last call. It is called before
+    /// the stack is notified. Links that do not distinguish devices ignore it.
+    fn set_local_paths(&mut self, _now: Instant, _paths: &[LocalPath]) {}
 
     /// The time at which [`Self::timeout`] must be called next.
     fn next_timeout(&self) -> Option<Instant> {

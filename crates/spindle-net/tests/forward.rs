@@ -10,7 +10,7 @@ use std::time::Duration;
 use spindle_mptcp::path_manager::{Passive, PathManager, Ports};
 use spindle_mptcp::{Config, preset};
 use spindle_net::Target;
-use spindle_net::connect::{Connect, ConnectOptions, Destination};
+use spindle_net::connect::{Connect, ConnectOptions, Destination, Sources};
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
@@ -97,7 +97,7 @@ impl World {
                 http_connect,
                 users,
             }),
-            local: vec![IpAddr::from([10, 0, 0, 1])],
+            local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),
             config: config(Arc::new(Ports(2))),
             metrics: Some(self.metrics.1.clone()),
             tls: None,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use spindle_mptcp::path_manager::{Passive, Ports};
 use spindle_mptcp::preset;
 use spindle_net::Target;
-use spindle_net::connect::{Connect, ConnectOptions, Destination};
+use spindle_net::connect::{Connect, ConnectOptions, Destination, Sources};
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
@@ -73,7 +73,7 @@ impl World {
         let options = ConnectOptions {
             listen: vec![here()],
             destination: Destination::Via(Target::Address(at)),
-            local: vec![local],
+            local: Sources::Listed(vec![local]),
             config: config(Arc::new(Ports(2))),
             metrics: Some(metrics.1.clone()),
             tls: None,

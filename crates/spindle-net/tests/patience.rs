@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 use spindle_mptcp::path_manager::{Passive, PathManager};
 use spindle_mptcp::{Config, preset};
-use spindle_net::connect::{Connect, ConnectOptions, Destination};
+use spindle_net::connect::{Connect, ConnectOptions, Destination, Sources};
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
@@ -284,7 +284,7 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
             http_connect: false,
             users: None,
         }),
-        local: vec![IpAddr::from([10, 0, 0, 1])],
+        local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),
         config: config(Arc::new(Passive)),
         metrics: Some(metrics.clone()),
         tls: None,

@@ -235,7 +235,23 @@ const CONNECT: &[(&str, &[&str])] = &[
         "--listen 127.0.0.1:1080 --socks5 --tun spin0 --local 198.51.100.7 --backup 198.51.100.8",
         &["--backup", "one of the --local addresses"],
     ),
-    ("+ --local 192.0.2.77", &["an address of this host"]),
+    ("+ --local 10.0.0.300", &["--local", "10.0.0.300", "eth0"]),
+    ("+ --local a/b", &["--local", "wlan*"]),
+    ("+ --local abcdefghijklmnop", &["--local", "eth0"]),
+    (
+        "+ --local auto --local 127.0.0.1",
+        &["auto or system alone"],
+    ),
+    ("+ --local eth0 --local system", &["auto or system alone"]),
+    (
+        "+ --local 127.0.0.1 --backup eth0",
+        &["--backup", "--local addresses"],
+    ),
+    ("+ --backup auto@x", &["--local"]),
+    (
+        "+ --local auto --subflows 2",
+        &["--subflows", "single --local"],
+    ),
     ("+ --local ::1", &["address family", "--via"]),
     (
         "+ --local 127.0.0.1 --local 127.0.0.1",

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spindle_mptcp::{
-    CloseReason, Config, ConnectionInfo, DataOffset, Event, Handle, ListenerId, Stack,
-    StackCounters, SubflowId,
+    CloseReason, Config, ConnectionInfo, DataOffset, Event, Handle, ListenerId, LocalAddress,
+    Stack, StackCounters, SubflowId,
 };
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Payload};
@@ -18,6 +18,7 @@ use super::pipe::{Identity, OwnedPipe, Phase, Pipe, Room};
 use super::queue::{AcceptQueue, Command};
 use super::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 use crate::error::NetError;
+use crate::link::LocalPath;
 
 /// Bytes that a peer may still send to a connection after its owner has released it. Beyond them, the
 /// connection is reset.
@@ -205,6 +206,8 @@ impl Driver {
             } => {
                 let _ = answer.send(self.connect(local, remote, config, pipe));
             }
+            Command::LocalPaths(paths) => self.set_local_paths(&paths),
+            Command::ProbePaths => self.stack.probe_paths(self.clock.now()),
             Command::Info(id, answer) => {
                 let _ = answer.send(self.info(id));
             }
@@ -286,6 +289,17 @@ impl Driver {
         self.open_pipe(now, handle, pipe, None);
         self.serve(handle);
         Ok(())
+    }
+
+    fn set_local_paths(&mut self, paths: &[LocalPath]) {
+        let now = self.clock.now();
+        self.link.set_local_paths(now, paths);
+        let address = |p: &LocalPath| LocalAddress {
+            addr: p.addr,
+            backup: p.backup,
+        };
+        let addresses: Vec<LocalAddress> = paths.iter().map(address).collect();
+        self.stack.set_local_addresses(now, &addresses);
     }
 
     fn open_pipe(

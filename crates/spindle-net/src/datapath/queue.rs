@@ -13,6 +13,7 @@ use super::held::HeldMemory;
 use super::pipe::{OwnedPipe, Pipe};
 use super::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 use crate::error::NetError;
+use crate::link::LocalPath;
 
 /// Where the data path puts accepted connections.
 pub(crate) type AcceptQueue = mpsc::Sender<OwnedPipe>;
@@ -36,6 +37,10 @@ pub(crate) enum Command {
         pipe: Arc<Pipe>,
         answer: oneshot::Sender<Result<(), NetError>>,
     },
+    /// The addresses from which subflows may start are now these.
+    LocalPaths(Vec<LocalPath>),
+    /// Send something on every subflow at once.
+    ProbePaths,
     /// What is known about one connection.
     Info(u64, oneshot::Sender<Option<ConnectionInfo>>),
     /// All live connections.

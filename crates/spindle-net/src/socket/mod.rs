@@ -25,7 +25,7 @@ use crate::datapath::queue::{Command, Queue};
 pub use crate::datapath::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 pub use crate::datapath::turns::TurnTimes;
 use crate::error::NetError;
-use crate::link::Link;
+use crate::link::{Link, LocalPath};
 use crate::randomness::random_bytes;
 
 /// Configuration of a network.
@@ -167,6 +167,18 @@ impl Network {
         .await??;
         stream.established(remote).await?;
         Ok(stream)
+    }
+
+    /// Replaces the addresses from which subflows may start. Open connections join from new addresses, and leave lost
+    /// ones, at once ([`Stack::set_local_addresses`]). If the data path has ended, it does nothing.
+    pub fn set_local_addresses(&self, paths: Vec<LocalPath>) {
+        let _ = self.inner.queue.push(Command::LocalPaths(paths));
+    }
+
+    /// Sends something on every subflow at once, as after the host was suspended ([`Stack::probe_paths`]). If the data
+    /// path has ended, it does nothing.
+    pub fn probe_paths(&self) {
+        let _ = self.inner.queue.push(Command::ProbePaths);
     }
 
     /// The live connections.

@@ -5,6 +5,7 @@ use spindle_mptcp::SubflowInfo;
 use spindle_units::Instant;
 
 use crate::udp::UdpCounters;
+use crate::uplinks::{self, UplinkState};
 use crate::{ConnectionStatus, NetworkCounters};
 
 /// A gateway or connect service at one moment. Names of times end with their unit. Sizes are in bytes.
@@ -29,8 +30,51 @@ pub struct Status {
     /// Counters that only a link over UDP has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpCounters>,
+    /// The addresses of this host from which a connect service may reach its gateway, those in use first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uplinks: Vec<Uplink>,
     /// The connections open now, the oldest first.
     pub connections: Vec<Connection>,
+}
+
+/// An uplink: a device's address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uplink {
+    /// The device. Empty if no device has the address.
+    pub device: String,
+    /// The address.
+    pub address: String,
+    /// Whether the device can carry packets.
+    pub carrier: bool,
+    /// Whether a route leads to the gateway through the device.
+    pub route: bool,
+    /// The next hop of that route, unless the gateway is reached directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_hop: Option<String>,
+    /// "used", "backup" or "down".
+    pub state: String,
+    /// Why it is down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl From<&uplinks::Uplink> for Uplink {
+    fn from(u: &uplinks::Uplink) -> Self {
+        let (state, why) = match u.state {
+            UplinkState::Used => ("used", None),
+            UplinkState::Backup => ("backup", None),
+            UplinkState::Down(why) => ("down", Some(why.to_string())),
+        };
+        Self {
+            device: u.device.clone(),
+            address: u.addr.to_string(),
+            carrier: u.carrier,
+            route: u.route,
+            next_hop: u.next_hop.map(|a| a.to_string()),
+            state: state.to_owned(),
+            why,
+        }
+    }
 }
 
 /// Totals since the start.

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-pub use document::{Connection, EndedSubflow, Status, Subflow, Totals};
+pub use document::{Connection, EndedSubflow, Status, Subflow, Totals, Uplink};
 pub use place::{default_path, directory, sockets};
 
 use crate::observers::{self, Allowance};
+use crate::uplinks::Uplinks;
 use crate::{NetError, Network};
 
 /// Limits on readers. A document may be large, and each reader gets its own.
@@ -47,6 +48,8 @@ pub struct Source {
     pub listen: Vec<String>,
     /// The destination of its connections.
     pub to: String,
+    /// The uplinks of a connect service that follows them.
+    pub uplinks: Option<Uplinks>,
     /// When the service started.
     pub since: Instant,
 }
@@ -60,6 +63,8 @@ impl Source {
         let mut connections = self.network.connections().await?;
         connections.sort_by_key(|c| c.id);
         let counters = self.network.counters().await?;
+        let uplinks = self.uplinks.as_ref().map(Uplinks::list);
+        let uplinks = uplinks.unwrap_or_default();
         Ok(Status {
             version: VERSION,
             kind: self.kind.to_owned(),
@@ -70,6 +75,7 @@ impl Source {
             to: self.to.clone(),
             totals: Totals::from(&counters),
             udp: counters.udp,
+            uplinks: uplinks.iter().map(Uplink::from).collect(),
             connections: connections.iter().map(Connection::from).collect(),
         })
     }
@@ -213,6 +219,7 @@ mod tests {
             transport: "fuso".into(),
             listen: vec!["10.0.0.1:80".into()],
             to: "127.0.0.1:80".into(),
+            uplinks: None,
             since: Instant::now(),
         };
         let serving = tokio::spawn(control.serve(source));

@@ -1,8 +1,8 @@
 //! The client's end: a UDP socket for each subflow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use polling::{Event, PollMode, Poller};
@@ -10,6 +10,7 @@ use spindle_mptcp::PathError;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet};
 
+use super::bindings::Bindings;
 use super::common::{Output, Secret, Timers};
 use super::merge::{self, Merge};
 use super::path::{BURST, Path};
@@ -18,7 +19,7 @@ use super::socket::{Buffers, PathFailure, Socket, is_no_route};
 use super::{UdpCounters, clamp_mss, is_scattered, mss_for, payload_for};
 use crate::error::NetError;
 use crate::file_limit::raise_file_limit;
-use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters, LocalPath};
 
 /// How long the socket of a subflow that ended is kept. 2 MSL of RFC 9293 is 4 minutes. A later segment opens
 /// the socket again.
@@ -34,7 +35,8 @@ pub struct UdpClientOptions {
     /// The peer's UDP port. If it is `None`, segments are sent to the UDP port whose number is that of their TCP
     /// port.
     pub remote_port: Option<u16>,
-    /// The interfaces to which sockets of these local addresses must be bound.
+    /// The interfaces to which sockets of these local addresses must be bound, until
+    /// [`Link::set_local_paths`] replaces them.
     pub interfaces: Vec<(IpAddr, String)>,
     /// Whether sockets are bound to the address that the system chooses when they are opened, not to the
     /// subflow's own address. If that address disappears, the sockets are opened again with another address,
@@ -101,26 +103,9 @@ pub struct UdpClient {
     out: Output,
     udp: UdpCounters,
     next_sweep: Option<Instant>,
+    bindings: Bindings,
     /// Local addresses from which nothing can be sent, and the reason. Each was logged once.
     failures: HashMap<IpAddr, io::ErrorKind>,
-}
-
-/// The address from which the system sends to `target` at present.
-///
-/// # Errors
-/// The system's error, if there is no route.
-pub fn source_for(target: SocketAddr) -> io::Result<IpAddr> {
-    let socket = UdpSocket::bind((unspecified(target.ip()), 0))?;
-    socket.connect(target)?;
-    Ok(socket.local_addr()?.ip())
-}
-
-/// The unspecified address of the same family.
-fn unspecified(like: IpAddr) -> IpAddr {
-    match like {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    }
 }
 
 impl UdpClient {
@@ -131,6 +116,7 @@ impl UdpClient {
     pub fn new(mut options: UdpClientOptions) -> Result<Self, NetError> {
         let files = raise_file_limit().saturating_sub(OTHER_FILES).max(1);
         options.max_sockets = options.max_sockets.min(files as usize);
+        let bindings = Bindings::new(&options.interfaces, options.follow_system);
         Ok(Self {
             options,
             secret: Secret::new()?,
@@ -146,6 +132,7 @@ impl UdpClient {
             out: Output::default(),
             udp: UdpCounters::default(),
             next_sweep: None,
+            bindings,
             failures: HashMap::new(),
         })
     }
@@ -198,20 +185,9 @@ impl UdpClient {
         self.slots.len() + self.pools.len()
     }
 
-    /// The address that a socket of a subflow from `local` is bound to.
-    fn bound_to(&self, local: IpAddr) -> IpAddr {
-        match self.options.follow_system {
-            true => unspecified(local),
-            false => local,
-        }
-    }
-
-    /// Opens a socket from `local` and adds it to the poller under `key`.
+    /// Opens a socket for a subflow from `local` and adds it to the poller under `key`.
     fn open(&self, local: IpAddr, to: SocketAddr, key: usize) -> io::Result<Socket> {
-        let mut named = self.options.interfaces.iter();
-        let interface = named.find(|(a, _)| *a == local);
-        let from = SocketAddr::new(self.bound_to(local), 0);
-        let socket = Socket::open(from, interface.map(|(_, name)| name.as_str()), Some(to))?;
+        let socket = self.bindings.open(local, to)?;
         if let Some(poller) = &self.poller {
             let interest = Event::readable(key);
             // SAFETY: the source is deleted from the poller before it is closed (`close`), or both are dropped
@@ -246,7 +222,7 @@ impl UdpClient {
     /// The slot of a subflow, with a socket from which the system may have a route. If there is none, this is
     /// reported to the stack, and logged once.
     fn ready(&mut self, now: Instant, ends: Ends) -> Option<usize> {
-        let local = self.bound_to(ends.0.addr);
+        let local = self.bindings.address(ends.0.addr);
         let opened = self.slot(now, ends).and_then(|slot| {
             let flow = self.flows.get(slot).and_then(Option::as_ref);
             if flow.is_some_and(|f| f.path.no_route) {
@@ -546,6 +522,16 @@ impl Link for UdpClient {
             self.timers.arm(&mut flow.path, slot as u64);
         }
         Ok(())
+    }
+
+    fn set_local_paths(&mut self, _now: Instant, paths: &[LocalPath]) {
+        let flows = self.flows.iter().flatten();
+        let in_use: HashSet<IpAddr> = flows.map(|f| f.path.local.addr).collect();
+        let moved = self.bindings.replace(paths, &in_use);
+        for flow in self.flows.iter_mut().flatten() {
+            // The next packet opens the socket again.
+            flow.path.no_route |= moved.contains(&flow.path.local.addr);
+        }
     }
 
     fn next_timeout(&self) -> Option<Instant> {

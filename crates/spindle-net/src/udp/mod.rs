@@ -3,6 +3,7 @@
 //! `docs/wire/encapsulation.md` describes the format and the behaviour of each end. A client opens a UDP socket
 //! for each subflow. A server distinguishes subflows by the id in each datagram.
 
+mod bindings;
 mod client;
 mod common;
 mod ids;
@@ -15,7 +16,8 @@ mod socket;
 
 use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Packet};
 
-pub use client::{UdpClient, UdpClientOptions, source_for};
+pub use bindings::source_for;
+pub use client::{UdpClient, UdpClientOptions};
 pub(crate) use server::is_virtual;
 pub use server::{PREFIX, UdpServer, UdpServerOptions};
 

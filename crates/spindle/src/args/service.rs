@@ -294,13 +294,14 @@ pub(crate) struct Connect {
     /// Let a connect without TLS go beyond loopback
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// A local address to open a subflow from, with the device and next hop of its way out if they
-    /// are not to follow the system's routes; may be repeated
-    #[arg(long, value_name = "IP[@DEVICE[/GATEWAY]]")]
+    /// Where to open subflows from: an address (IP, IP@DEVICE or IP@DEVICE/GATEWAY: with the device and next
+    /// hop of its way out if they are not to follow the system's routes); may be repeated. Over --udp also a
+    /// device or a pattern (wlan*), system (the system chooses), or auto [default over --udp]: all uplinks
+    #[arg(long, value_name = "WHERE")]
     pub(crate) local: Vec<String>,
-    /// One of the --local addresses whose subflows are only used when no other is left (MP_PRIO, flag B);
-    /// may be repeated
-    #[arg(long, value_name = "IP")]
+    /// A local address, or a device or pattern, whose subflows are only used when no other is left (MP_PRIO,
+    /// flag B); may be repeated
+    #[arg(long, value_name = "IP|DEVICE")]
     pub(crate) backup: Vec<String>,
     /// Which addresses that the other side announces are joined
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Announced::SameScope)]

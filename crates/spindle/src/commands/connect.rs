@@ -1,22 +1,20 @@
 //! `spindle connect`.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
-use spindle_net::setup::{SetupOptions, SourceRoute};
 use spindle_net::tls::Certificates;
-use spindle_net::tun::TunOptions;
-use spindle_net::udp::{UdpClient, UdpClientOptions};
+use spindle_net::udp::UdpClient;
 use spindle_net::{NEXT_PATH_AFTER, Target};
 
+use super::paths::Paths;
 use super::proxy::{described, destination, users};
 use super::service::{
-    Plan, Reloaded, Running, Wire, address, bad, count, endpoint, is_loopback, is_ours, limit,
-    live, needed,
+    Plan, Reloaded, Running, Wire, bad, count, endpoint, is_loopback, limit, live, needed,
 };
 use super::tls;
 use crate::args::service::Connect as Args;
@@ -36,23 +34,21 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let destination = destination(args, via.clone())?;
     let users = users(&destination);
     private(&listen, &destination, args)?;
-    let paths = Paths::new(args, via.as_ref())?;
+    let paths = Paths::new(args, via.as_ref(), plan.is_multipath())?;
     let tls = tls::of_connect(args, bundle.as_ref())?;
     if tls.is_none() {
         clear_text(via.as_ref(), args)?;
     }
-    let backup = paths.backup(args)?;
     let config = plan.config(path_manager(args, &paths)?, |m| {
-        m.backup_addresses = backup;
+        m.backup_addresses.clone_from(&paths.backup);
         m.announced = args.accept_announced.into();
         m.syn_race.get_or_insert(NEXT_PATH_AFTER);
     });
-    let locals: Vec<IpAddr> = paths.list.iter().map(|p| p.source).collect();
     let to = described(&destination);
     let options = ConnectOptions {
         listen,
         destination,
-        local: locals.clone(),
+        local: paths.sources(),
         config,
         tls: tls.clone(),
         metrics: None,
@@ -68,13 +64,13 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     };
     live(
         &plan,
-        plan.limits.stack(locals),
+        plan.limits.stack(paths.of_stack()),
         wire,
         async |network, counted| {
-            paths.warn();
             if let Some(bundle) = &bundle {
                 bundle.warn();
             }
+            let watching = paths.follow(&network).await;
             if let Some(Target::Name(name, _)) = via.as_ref().filter(|v| !resolves(v)) {
                 tracing::warn!(%name, "--via does not resolve at present; it is looked up for each connection");
             }
@@ -87,7 +83,11 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 kind: "connect",
                 listen: listen.iter().map(SocketAddr::to_string).collect(),
                 to,
-                serve: connect.serve(),
+                uplinks: paths.uplinks.clone(),
+                serve: async move {
+                    let _watching = watching;
+                    connect.serve().await
+                },
             })
         },
         Reloaded {
@@ -166,137 +166,13 @@ fn path_manager(args: &Args, paths: &Paths) -> Result<Arc<dyn PathManager>, Fail
         return Ok(Arc::new(FullMesh));
     };
     let n = count("subflows", text)?;
-    if paths.list.len() > 1 {
-        let text = " is for a single --local; with several each gets one: leave it out";
+    if paths.several {
+        let text = " is for a single --local address, or --local system; with several addresses each gets \
+                    one: leave it out";
         return Err(Failure::setting("subflows", text));
     }
     if n > 8 {
         return Err(bad("subflows", text, "1 to 8"));
     }
     Ok(Arc::new(Ports(n)))
-}
-
-/// Local addresses and their routes. If the list is empty, the system chooses the address.
-struct Paths {
-    list: Vec<Path>,
-    /// Addresses of the list that this host does not have at present.
-    absent: Vec<IpAddr>,
-}
-
-struct Path {
-    source: IpAddr,
-    device: Option<String>,
-    gateway: Option<IpAddr>,
-}
-
-impl Paths {
-    fn new(args: &Args, via: Option<&Target>) -> Result<Self, Failure> {
-        let mut list: Vec<Path> = Vec::new();
-        let mut absent = Vec::new();
-        for text in &args.local {
-            let path = Path::parse(text)?;
-            if list.iter().any(|p| p.source == path.source) {
-                return Err(bad("local", text, "each address once"));
-            }
-            let ours = is_ours(path.source);
-            if ours && !args.service.udp {
-                let want = "an address that is not this host's: over --tun it is Spindle's alone, \
-                            and packets for it are routed here";
-                return Err(bad("local", &path.source.to_string(), want));
-            }
-            if !ours && args.service.udp {
-                absent.push(path.source);
-            }
-            list.push(path);
-        }
-        if list.is_empty() && !args.service.udp {
-            let text = " needs --local, an address of Spindle's own to connect from";
-            return Err(Failure::setting("tun", text));
-        }
-        if let Some(first) = absent.first().filter(|_| absent.len() == list.len()) {
-            let want = "an address of this host with --udp";
-            return Err(bad("local", &first.to_string(), want));
-        }
-        let fits = |v: &SocketAddr| list.iter().any(|p| p.source.is_ipv4() == v.is_ipv4());
-        if let Some(Target::Address(v)) = via
-            && !list.is_empty()
-            && !fits(v)
-        {
-            let text = format!(": none is of the address family of --via {v}; add one");
-            return Err(Failure::setting("local", text));
-        }
-        Ok(Self { list, absent })
-    }
-
-    /// Warns about addresses that this host does not have yet.
-    fn warn(&self) {
-        for local in &self.absent {
-            tracing::warn!(%local, "--local is not an address of this host at present; it is used once it is");
-        }
-    }
-
-    /// The local addresses whose subflows are backups.
-    fn backup(&self, args: &Args) -> Result<Vec<IpAddr>, Failure> {
-        let checked = |text: &String| {
-            let addr = address("backup", text)?;
-            let listed = self.list.iter().any(|p| p.source == addr);
-            let want = "one of the --local addresses";
-            listed
-                .then_some(addr)
-                .ok_or_else(|| bad("backup", text, want))
-        };
-        args.backup.iter().map(checked).collect()
-    }
-
-    fn interfaces(&self) -> Vec<(IpAddr, String)> {
-        let named = |p: &Path| Some((p.source, p.device.clone()?));
-        self.list.iter().filter_map(named).collect()
-    }
-
-    /// Options of the link over UDP. A gateway's UDP port is that of `--via`, the port of the TCP segments inside.
-    fn link(&self) -> UdpClientOptions {
-        UdpClientOptions {
-            interfaces: self.interfaces(),
-            follow_system: self.list.is_empty(),
-            ..UdpClientOptions::default()
-        }
-    }
-
-    fn setup(&self, tun: &TunOptions) -> SetupOptions {
-        let route = |p: &Path| {
-            Some(SourceRoute {
-                source: p.source,
-                device: p.device.clone()?,
-                via: p.gateway,
-            })
-        };
-        SetupOptions {
-            tun: tun.clone(),
-            addresses: self.list.iter().map(|p| p.source).collect(),
-            dnat: Vec::new(),
-            source_routes: self.list.iter().filter_map(route).collect(),
-            forwarding: true,
-        }
-    }
-}
-
-impl Path {
-    fn parse(text: &str) -> Result<Self, Failure> {
-        let (source, way) = match text.split_once('@') {
-            None => (text, None),
-            Some((source, way)) => (source, Some(way)),
-        };
-        let source = address("local", source)?;
-        let (device, gateway) = match way.map(|w| w.split_once('/').unwrap_or((w, ""))) {
-            None => (None, None),
-            Some(("", _)) => return Err(bad("local", text, "IP, IP@DEVICE or IP@DEVICE/GATEWAY")),
-            Some((device, "")) => (Some(device.to_owned()), None),
-            Some((device, hop)) => (Some(device.to_owned()), Some(address("local", hop)?)),
-        };
-        Ok(Self {
-            source,
-            device,
-            gateway,
-        })
-    }
 }

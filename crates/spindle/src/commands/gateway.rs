@@ -72,6 +72,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 lifecycle: gateway.lifecycle(),
                 kind: "gateway",
                 listen,
+                uplinks: None,
                 to,
                 serve: gateway.serve(),
             })

@@ -12,6 +12,7 @@ pub(crate) mod keygen;
 mod lock;
 mod log;
 pub(crate) mod pages;
+mod paths;
 mod proxy;
 pub(crate) mod register;
 pub(crate) mod reproduce;

@@ -19,6 +19,7 @@ use spindle_net::service::{
 use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
 use spindle_net::status::{Control, Source, default_path};
 use spindle_net::tun::TunOptions;
+use spindle_net::uplinks::Uplinks;
 use spindle_net::{
     Link, LinkKind, NetError, Network, NetworkConfig, keepalive_after, raise_file_limit,
     wire_config,
@@ -204,6 +205,11 @@ impl Plan {
         })
     }
 
+    /// Whether connections may have several subflows.
+    pub(super) fn is_multipath(&self) -> bool {
+        self.preset.multipath.is_some()
+    }
+
     /// The configuration of connections. `paths`, and the change that `change` makes to the part of MPTCP,
     /// depend on the command.
     pub(super) fn config(
@@ -315,6 +321,8 @@ pub(super) struct Running<F> {
     /// The addresses that it listens on, as its users know them.
     pub(super) listen: Vec<String>,
     pub(super) to: String,
+    /// The uplinks that it follows.
+    pub(super) uplinks: Option<Uplinks>,
     /// The future that runs the service.
     pub(super) serve: F,
 }
@@ -500,6 +508,7 @@ async fn observe<F>(
         transport: plan.transport.clone(),
         listen: running.listen.clone(),
         to: running.to.clone(),
+        uplinks: running.uplinks.clone(),
         since: Instant::now(),
     };
     let mut tasks = vec![tokio::spawn(

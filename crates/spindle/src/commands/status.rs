@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use spindle_net::status::{self, Connection, Status};
+use spindle_net::status::{self, Connection, Status, Uplink};
 
 use super::print;
 use crate::failure::Failure;
@@ -107,10 +107,36 @@ fn table(s: &Status) -> String {
             u.ids, u.half_open, u.evicted, u.refused, u.challenges, u.rebindings
         );
     }
+    uplinks(&mut text, &s.uplinks);
     for c in &s.connections {
         connection(&mut text, c);
     }
     text
+}
+
+fn uplinks(text: &mut String, list: &[Uplink]) {
+    if list.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nuplink           state   carrier  route                                     address"
+    );
+    for u in list {
+        let carrier = if u.carrier { "up" } else { "down" };
+        let route = match (&u.next_hop, u.route) {
+            (Some(hop), _) => hop.as_str(),
+            (None, true) => "direct",
+            (None, false) => "-",
+        };
+        let device = if u.device.is_empty() { "-" } else { &u.device };
+        let why = u.why.as_ref().map_or(String::new(), |w| format!(" ({w})"));
+        let _ = writeln!(
+            text,
+            "{device:15}  {:6}  {carrier:7}  {route:40}  {}{why}",
+            u.state, u.address
+        );
+    }
 }
 
 fn connection(text: &mut String, c: &Connection) {
@@ -166,6 +192,40 @@ mod tests {
     use spindle_net::status::{EndedSubflow, Subflow};
 
     #[test]
+    fn uplinks_are_shown_with_their_state_and_the_reason_why_they_are_down() {
+        let uplink = |device: &str, state: &str, why: Option<&str>| Uplink {
+            device: device.into(),
+            address: "10.0.0.2".into(),
+            carrier: why.is_none(),
+            route: why.is_none(),
+            next_hop: (state == "used").then(|| "10.0.0.1".into()),
+            state: state.into(),
+            why: why.map(str::to_owned),
+        };
+        let mut text = String::new();
+        uplinks(
+            &mut text,
+            &[
+                uplink("eth0", "used", None),
+                uplink("wlan0", "backup", None),
+                uplink("", "down", Some("no carrier")),
+            ],
+        );
+        let words = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let lines: Vec<_> = text.lines().skip(2).map(words).collect();
+        assert_eq!(lines[0], ["eth0", "used", "up", "10.0.0.1", "10.0.0.2"]);
+        assert_eq!(lines[1], ["wlan0", "backup", "up", "direct", "10.0.0.2"]);
+        assert_eq!(
+            lines[2],
+            ["-", "down", "down", "-", "10.0.0.2", "(no", "carrier)"]
+        );
+    }
+
+    #[test]
     fn a_table_shows_every_subflow() {
         let subflow = |id, remote: &str| Subflow {
             id,
@@ -195,6 +255,7 @@ mod tests {
             to: "127.0.0.1:80".into(),
             totals: Default::default(),
             udp: None,
+            uplinks: Vec::new(),
             connections: vec![Connection {
                 id: 4,
                 local: "10.9.0.1:80".into(),

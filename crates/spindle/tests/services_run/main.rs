@@ -15,3 +15,4 @@ mod tun;
 #[path = "../wire/two_hosts.rs"]
 mod two_hosts;
 mod udp;
+mod uplinks;

@@ -1,0 +1,207 @@
+//! The netlink sockets: messages about changes, and dumps of the present state (rtnetlink(7)).
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use socket2::SockRef;
+use tokio::io::unix::AsyncFd;
+
+use super::event::Event;
+use super::table::Table;
+
+/// The multicast groups (linux/rtnetlink.h, `enum rtnetlink_groups`): links, IPv4 and IPv6 addresses, IPv4 and IPv6
+/// routes.
+const GROUPS: [u32; 5] = [1, 5, 9, 7, 11];
+/// Bytes of a datagram. The kernel's dumps use at most 32 KiB (`NLMSG_GOODSIZE` and `netlink_dump`).
+const BUFFER: usize = 1 << 16;
+/// Bytes of messages that may wait to be read. If there are more, the kernel drops them and reports ENOBUFS.
+const WAITING: usize = 1 << 20;
+/// Most datagrams of one batch.
+const BATCH: usize = 256;
+/// How long the kernel may take for a part of a dump.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a dump is begun again because the kernel's state changed in the meantime.
+const ATTEMPTS: usize = 5;
+
+/// A socket that receives messages about changes.
+pub(super) struct Changes(AsyncFd<Socket>);
+
+impl Changes {
+    /// Subscribes to changes.
+    pub(super) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.set_non_blocking(true)?;
+        // The default size is enough for a few hundred messages.
+        let _ = socket.set_rx_buf_sz(WAITING as libc::c_int);
+        for group in GROUPS {
+            socket.add_membership(group)?;
+        }
+        // SAFETY: the descriptor belongs to the socket, which the `AsyncFd` owns and which never changes it.
+        let registered = unsafe { AsyncFd::register(socket) };
+        Ok(Self(registered.map_err(io::Error::from)?))
+    }
+
+    /// Waits for changes. Returns a bounded batch of them.
+    ///
+    /// # Errors
+    /// ENOBUFS if messages were lost, so that the state must be read again. The system's other errors.
+    pub(super) async fn next(&mut self) -> io::Result<Vec<Event>> {
+        let mut ready = self.0.readable().await?;
+        let mut events = Vec::new();
+        let mut buffer = BytesMut::with_capacity(BUFFER);
+        for _ in 0..BATCH {
+            buffer.clear();
+            buffer.reserve(BUFFER);
+            match self.0.get_ref().recv_from(&mut buffer, 0) {
+                Ok((_, from)) if from.port_number() == 0 => {
+                    let keep = |m| events.extend(Event::of(m));
+                    each(&buffer, keep);
+                }
+                // Only the kernel is believed.
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready();
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(events)
+    }
+}
+
+/// Calls `f` with each message of a datagram. The rest of a datagram after a message that cannot be read is skipped.
+fn each(datagram: &[u8], mut f: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) {
+    let mut at = 0;
+    while let Some(header) = datagram.get(at..at + 4) {
+        let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let Some(bytes) = datagram
+            .get(at..at.saturating_add(len))
+            .filter(|_| len >= 16)
+        else {
+            return;
+        };
+        match NetlinkMessage::deserialize(bytes) {
+            Ok(message) => f(message),
+            Err(error) => tracing::debug!(%error, "a netlink message cannot be read"),
+        }
+        // NLMSG_ALIGN: messages begin at multiples of four bytes.
+        at += len.next_multiple_of(4);
+    }
+}
+
+/// Reads the present state. It blocks, for as long as the kernel takes for some dumps.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn read(gateways: &[IpAddr]) -> io::Result<Table> {
+    for _ in 1..ATTEMPTS {
+        if let Some(table) = attempt(gateways)? {
+            return Ok(table);
+        }
+    }
+    // What has changed meanwhile is reported as a change.
+    Ok(attempt(gateways)?.unwrap_or_default())
+}
+
+/// Reads the present state. Returns `None` if it changed in the meantime, so that parts may be missing.
+fn attempt(gateways: &[IpAddr]) -> io::Result<Option<Table>> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
+    let mut table = Table::new(gateways.to_vec());
+    let route = |family| {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family;
+        RouteNetlinkMessage::GetRoute(message)
+    };
+    let requests = [
+        RouteNetlinkMessage::GetLink(LinkMessage::default()),
+        RouteNetlinkMessage::GetAddress(AddressMessage::default()),
+        route(AddressFamily::Inet),
+        route(AddressFamily::Inet6),
+    ];
+    for request in requests {
+        if !dump(&socket, request, &mut table)? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(table))
+}
+
+/// Adds the answer to one request to the table. Returns false if the state changed in the meantime.
+fn dump(socket: &Socket, request: RouteNetlinkMessage, table: &mut Table) -> io::Result<bool> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+    let (mut done, mut whole, mut failed) = (false, true, None);
+    let mut buffer = BytesMut::with_capacity(BUFFER);
+    while !done {
+        buffer.clear();
+        buffer.reserve(BUFFER);
+        let (_, from) = socket.recv_from(&mut buffer, 0)?;
+        if from.port_number() != 0 {
+            continue;
+        }
+        each(&buffer, |message| {
+            whole &= message.header.flags & NLM_F_DUMP_INTR == 0;
+            match &message.payload {
+                NetlinkPayload::Done(_) => done = true,
+                NetlinkPayload::Error(e) => failed = Some(e.to_io()),
+                _ => {
+                    if let Some(event) = Event::of(message) {
+                        // The table is only filled here.
+                        let _ = table.apply(event);
+                    }
+                }
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+    }
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_with_wrong_lengths_end_without_a_panic() {
+        for datagram in [
+            &[][..],
+            &[16, 0, 0],
+            &[0; 16],
+            &[255; 32],
+            &[15, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+            &[17, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        ] {
+            each(datagram, |m| assert!(Event::of(m).is_none()));
+        }
+    }
+
+    #[test]
+    fn the_state_of_this_host_has_its_loopback_device() {
+        let table = read(&[]).expect("netlink");
+        let has = table.addresses().any(|(link, _)| link.loopback);
+        // A namespace in which the device is disabled has no addresses.
+        assert!(has || table.addresses().next().is_none());
+    }
+}

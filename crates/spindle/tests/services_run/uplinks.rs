@@ -1,0 +1,304 @@
+//! A `connect` over UDP whose uplinks come and go while a download is in progress: three network namespaces, a client
+//! with two uplinks, a router that masquerades one of them, and the gateway's host.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::program::{Running, program, wait_for};
+use crate::two_hosts::{Namespace, have, run, within};
+
+/// The longest time in which no byte of the download may arrive.
+const LONGEST_STALL: Duration = Duration::from_secs(5);
+/// Bytes of the download. With the rates below it takes 16 s or more.
+const LEN: usize = 24_000_000;
+const PORT: &str = "127.0.0.1:7000";
+
+/// Client `c`, the router `r` in between, and the gateway's host, which is the test's own namespace. The uplinks `u1`
+/// and `u2` of the client lead to the router. The router masquerades `u2`.
+struct Net {
+    client: Namespace,
+    router: Namespace,
+}
+
+impl Net {
+    fn new() -> Self {
+        let (client, router) = (Namespace::new(), Namespace::new());
+        run(&format!(
+            "ip link add g1 type veth peer name r0 netns {}; ip addr add 192.0.2.1/24 dev g1; ip link set g1 up; \
+             ip route add default via 192.0.2.254",
+            router.pid()
+        ));
+        router.run("sysctl -qw net.ipv4.ip_forward=1; ip addr add 192.0.2.254/24 dev r0; ip link set r0 up");
+        for n in [1, 2] {
+            router.run(&format!(
+                "ip link add r{n} type veth peer name u{n} netns {}; ip addr add 10.3.{n}.1/24 dev r{n}; \
+                 ip link set r{n} up; tc qdisc add dev r{n} root tbf rate 6mbit burst 64kb latency 80ms",
+                client.pid()
+            ));
+        }
+        router.run(
+            "nft add table ip nat; nft add chain ip nat post '{ type nat hook postrouting priority 100; }'; \
+             nft add rule ip nat post ip saddr 10.3.2.0/24 oifname r0 masquerade",
+        );
+        Self { client, router }
+    }
+
+    /// Gives uplink `n` an address and a default route.
+    fn up(&self, n: u32, host: u32) {
+        self.client.run(&format!(
+            "ip link set u{n} up; ip addr add 10.3.{n}.{host}/24 dev u{n}; \
+             ip route add default via 10.3.{n}.1 dev u{n} metric {n}"
+        ));
+    }
+
+    fn connect(&self, flags: &str) -> Running {
+        let arguments = [
+            program(),
+            "connect",
+            "--udp",
+            "--insecure",
+            "--listen",
+            PORT,
+        ];
+        let mut command = self.client.command(&arguments);
+        command.args(flags.split_whitespace());
+        Running::start(command)
+    }
+}
+
+/// A gateway at 192.0.2.1.
+fn gateway(to: SocketAddr) -> Running {
+    let mut command = Command::new(program());
+    let flags = format!("gateway --udp --insecure --listen 192.0.2.1:4430 --to {to}");
+    command.args(flags.split_whitespace());
+    Running::start(command)
+}
+
+fn byte(at: usize) -> u8 {
+    (at / 7 + at % 251) as u8
+}
+
+/// A service that reads a length of eight bytes, and sends as many bytes.
+fn downloads() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a service");
+    let addr = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut len = [0; 8];
+                if stream.read_exact(&mut len).is_ok() {
+                    let bytes: Vec<u8> = (0..u64::from_be_bytes(len) as usize).map(byte).collect();
+                    // An error means that the test has failed already.
+                    let _ = stream.write_all(&bytes);
+                }
+            });
+        }
+    });
+    addr
+}
+
+/// Downloads bytes, counts them, and checks each. Returns the longest time without any.
+fn download(len: usize, got: &AtomicU64) -> Duration {
+    let port: SocketAddr = PORT.parse().expect("an address");
+    let mut stream = TcpStream::connect(port).expect("a connection");
+    let patience = Some(4 * LONGEST_STALL);
+    stream.set_read_timeout(patience).expect("a timeout");
+    stream.write_all(&(len as u64).to_be_bytes()).expect("room");
+    let (mut at, mut last, mut longest) = (0, Instant::now(), Duration::ZERO);
+    let mut buffer = vec![0; 65_536];
+    while at < len {
+        let n = stream.read(&mut buffer).expect("the next bytes");
+        assert!(n > 0, "the download ended at {at}");
+        assert!((0..n).all(|i| buffer[i] == byte(at + i)), "at {at}");
+        at += n;
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+        got.store(at as u64, Ordering::Relaxed);
+    }
+    longest
+}
+
+/// Whether a small download succeeds over a new connection.
+fn works() -> bool {
+    let port: SocketAddr = PORT.parse().expect("an address");
+    let Ok(mut stream) = TcpStream::connect(port) else {
+        return false;
+    };
+    let patience = Some(4 * LONGEST_STALL);
+    stream.set_read_timeout(patience).expect("a timeout");
+    let asked = stream.write_all(&2000u64.to_be_bytes());
+    let mut bytes = vec![0; 2000];
+    asked.and_then(|()| stream.read_exact(&mut bytes)).is_ok()
+        && bytes == (0..2000).map(byte).collect::<Vec<_>>()
+}
+
+/// The state of each uplink, in the order of their devices.
+fn uplinks(connect: &Running) -> Vec<String> {
+    let status = connect.status();
+    let list = status["uplinks"].as_array().cloned().unwrap_or_default();
+    let text = |v: &serde_json::Value| v.as_str().unwrap_or_default().to_owned();
+    let each = list.iter();
+    let mut lines: Vec<String> = each
+        .map(|u| {
+            format!(
+                "{} {} {}",
+                text(&u["device"]),
+                text(&u["address"]),
+                text(&u["state"])
+            )
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// Whether a subflow of the oldest connection starts from this address, is established, and has received bytes.
+fn carries(connect: &Running, address: &str) -> bool {
+    let status = connect.status();
+    let subflows = status["connections"][0]["subflows"].clone();
+    let list = subflows.as_array().cloned().unwrap_or_default();
+    list.iter().any(|s| {
+        let local = s["local"].as_str().unwrap_or_default();
+        let received = s["bytes_received"].as_u64().unwrap_or_default();
+        local.starts_with(&format!("{address}:"))
+            && s["state"] == "Established"
+            && received > 20_000
+    })
+}
+
+#[test]
+fn a_download_goes_on_while_uplinks_appear_change_their_address_disappear_and_return() {
+    let test = "uplinks::a_download_goes_on_while_uplinks_appear_change_their_address_disappear_and_return";
+    if !["tc", "nft"].iter().all(|p| have(test, p)) {
+        return;
+    }
+    within(test, 150, |_| {
+        let net = Net::new();
+        let gateway = gateway(downloads());
+        net.up(1, 2);
+        let connect = net.connect("--via 192.0.2.1:4430");
+        assert_eq!(uplinks(&connect), ["u1 10.3.1.2 used"], "{}", connect.log());
+        net.client.at(|| {
+            let got = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                let running = scope.spawn(|| download(LEN, &got));
+                let after = |what: &str, address: &str| {
+                    wait_for(what, || carries(&connect, address));
+                    assert!(works(), "{what}: {}", connect.log());
+                    assert!(
+                        !running.is_finished(),
+                        "{what}: the download ended too early"
+                    );
+                };
+                after("the download begins", "10.3.1.2");
+                net.up(2, 2);
+                after("the second uplink is used", "10.3.2.2");
+                net.client.run(
+                    "ip addr flush dev u1; ip addr add 10.3.1.7/24 dev u1; \
+                     ip route replace default via 10.3.1.1 dev u1 metric 1",
+                );
+                after("the first uplink has another address", "10.3.1.7");
+                // The carrier of the client's end goes down.
+                net.router.run("ip link set r1 down");
+                wait_for("the first uplink is left", || {
+                    uplinks(&connect)[0] == "u1 10.3.1.7 down" && !carries(&connect, "10.3.1.7")
+                });
+                after("the first uplink has no carrier", "10.3.2.2");
+                net.router.run("ip link set r1 up");
+                after("the first uplink is back", "10.3.1.7");
+                // The masqueraded uplink alone, and then none for a moment.
+                net.client.run("ip link set u1 down");
+                after("only the second uplink is left", "10.3.2.2");
+                net.client.run("ip link set u2 down");
+                std::thread::sleep(Duration::from_millis(500));
+                net.client.run(
+                    "ip link set u2 up; ip route replace default via 10.3.2.1 dev u2 metric 2",
+                );
+                wait_for("the second uplink is back", || {
+                    carries(&connect, "10.3.2.2")
+                });
+                let longest = running.join().expect("the download");
+                assert!(longest < LONGEST_STALL, "{longest:?}: {}", connect.log());
+            });
+            assert_eq!(got.load(Ordering::Relaxed), LEN as u64);
+        });
+        let ended = gateway.status()["totals"]["fallbacks"].clone();
+        assert_eq!(ended, 0, "{}", gateway.log());
+    });
+}
+
+#[test]
+fn connect_starts_without_any_uplink_and_refuses_connections_soon_with_a_reason() {
+    let test =
+        "uplinks::connect_starts_without_any_uplink_and_refuses_connections_soon_with_a_reason";
+    if !["tc", "nft"].iter().all(|p| have(test, p)) {
+        return;
+    }
+    within(test, 60, |_| {
+        let net = Net::new();
+        let _gateway = gateway(downloads());
+        for via in ["192.0.2.1:4430", "gateway.invalid:4430"] {
+            let connect = net.connect(&format!("--via {via}"));
+            wait_for("it says so", || {
+                connect.log().contains("no uplink at present")
+            });
+            net.client.at(|| {
+                let begin = Instant::now();
+                assert!(!works());
+                let patience = Duration::from_secs(5);
+                assert!(begin.elapsed() < patience, "{}", connect.log());
+            });
+            wait_for("it says why", || {
+                connect.log().contains("no uplink leads to it")
+            });
+            if via.starts_with("192") {
+                net.up(2, 2);
+                net.client.at(|| {
+                    wait_for("the uplink is used", works);
+                });
+                net.client.run("ip link set u2 down; ip addr flush dev u2");
+            }
+        }
+    });
+}
+
+#[test]
+fn backups_and_devices_are_selected_by_patterns() {
+    let test = "uplinks::backups_and_devices_are_selected_by_patterns";
+    if !["tc", "nft"].iter().all(|p| have(test, p)) {
+        return;
+    }
+    within(test, 60, |_| {
+        let net = Net::new();
+        let _gateway = gateway(downloads());
+        net.up(1, 2);
+        net.up(2, 2);
+        {
+            let connect = net.connect("--via 192.0.2.1:4430 --local u2");
+            assert_eq!(uplinks(&connect), ["u2 10.3.2.2 used"], "{}", connect.log());
+            net.client.at(|| assert!(works(), "{}", connect.log()));
+        }
+        let connect = net.connect("--via 192.0.2.1:4430 --local u* --backup u2");
+        let expected = ["u1 10.3.1.2 used", "u2 10.3.2.2 backup"];
+        assert_eq!(uplinks(&connect), expected, "{}", connect.log());
+        net.client.at(|| {
+            let got = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                let running = scope.spawn(|| download(LEN / 4, &got));
+                wait_for("the download begins", || carries(&connect, "10.3.1.2"));
+                wait_for("the backup is joined", || {
+                    let status = connect.status();
+                    let list = status["connections"][0]["subflows"].as_array().cloned();
+                    list.unwrap_or_default().iter().any(|s| s["backup"] == true)
+                });
+                net.client.run("ip link set u1 down");
+                wait_for("the backup is used", || carries(&connect, "10.3.2.2"));
+                let longest = running.join().expect("the download");
+                assert!(longest < LONGEST_STALL, "{longest:?}: {}", connect.log());
+            });
+        });
+    });
+}
