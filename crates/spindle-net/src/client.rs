@@ -153,11 +153,18 @@ impl Client {
         T: TryInto<Target>,
         NetError: From<T::Error>,
     {
-        self.open(&to.try_into()?).await
+        self.open(to.try_into()?).await
     }
 
-    async fn open(&self, target: &Target) -> Result<TcpStream, NetError> {
-        let opened = dial(&self.network, &self.local, target, &self.config, None).await;
+    async fn open(&self, target: Target) -> Result<TcpStream, NetError> {
+        let opened = dial(
+            &self.network,
+            &self.local,
+            &target.into(),
+            &self.config,
+            None,
+        )
+        .await;
         opened.map(|(stream, _)| stream)
     }
 
@@ -196,7 +203,7 @@ impl TcpStream {
         NetError: From<T::Error>,
     {
         let target = to.try_into()?;
-        Client::shared().await?.open(&target).await
+        Client::shared().await?.open(target).await
     }
 }
 

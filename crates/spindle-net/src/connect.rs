@@ -22,7 +22,7 @@ use crate::proxy::{self, Proxy};
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{Network, TcpStream};
-use crate::target::Target;
+use crate::target::{Target, Targets};
 use crate::tls::ClientTls;
 use crate::trial;
 
@@ -31,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Where a connect service opens its connections to.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// All connections go to this gateway or server.
-    Via(Target),
+    /// All connections go to this gateway or server, by the address that answers first.
+    Via(Targets),
     /// Each program names its target: an address or a name. If a gateway connects to it, the name is resolved there.
     Programs(Proxy),
 }
@@ -245,7 +245,8 @@ struct Opened {
     id: u64,
     /// The address that was reached: the target's, or the gateway's.
     reached: SocketAddr,
-    target: Target,
+    /// The target, or the targets of which one was reached, for the log.
+    target: String,
     /// Bytes that have already been sent to the program, and from it.
     moved: (u64, u64),
 }
@@ -276,7 +277,10 @@ async fn open_named(
     let asked = proxy::accept(proxy, program).await;
     let asked = asked.map_err(|e| (e.counted(), io::Error::other(e)))?;
     let opened = match &proxy.via {
-        None => dial(shared, &asked.target).await.map(|o| (o, Vec::new())),
+        None => {
+            let opened = dial(shared, &asked.target.clone().into()).await;
+            opened.map(|o| (o, Vec::new()))
+        }
         Some(via) => tunnel(shared, via, &asked.target).await,
     };
     let (mut opened, first) = match opened {
@@ -309,13 +313,13 @@ async fn open_named(
 /// too.
 async fn tunnel(
     shared: &Shared,
-    via: &Target,
+    via: &Targets,
     target: &Target,
 ) -> Result<(Opened, Vec<u8>), Failed> {
     let mut opened = dial(shared, via).await?;
     match forward::tunnel(&mut opened.inside, target).await {
         Ok(first) => {
-            opened.target = target.clone();
+            opened.target = target.to_string();
             Ok((opened, first))
         }
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((Refused::Rule, e)),
@@ -332,13 +336,13 @@ fn refusal(e: &NetError) -> Refused {
     }
 }
 
-/// Opens a connection to the target and performs the TLS handshake, if one is configured.
-async fn dial(shared: &Shared, target: &Target) -> Result<Opened, Failed> {
+/// Opens a connection to one of the targets and performs the TLS handshake, if one is configured.
+async fn dial(shared: &Shared, targets: &Targets) -> Result<Opened, Failed> {
     let options = &shared.options;
     let (local, config) = (&options.local, &options.config);
-    let opened = dial::dial(&shared.network, local, target, config, options.patience).await;
+    let opened = dial::dial(&shared.network, local, targets, config, options.patience).await;
     match opened {
-        Ok((stream, to)) => secure(shared, stream, to, target).await,
+        Ok((stream, to)) => secure(shared, stream, to, targets).await,
         Err(e) => Err((refusal(&e), e.into())),
     }
 }
@@ -347,7 +351,7 @@ async fn secure(
     shared: &Shared,
     stream: TcpStream,
     reached: SocketAddr,
-    target: &Target,
+    targets: &Targets,
 ) -> Result<Opened, Failed> {
     let id = stream.id();
     let inside = match &shared.options.tls {
@@ -360,7 +364,7 @@ async fn secure(
         inside,
         id,
         reached,
-        target: target.clone(),
+        target: targets.to_string(),
         moved: (0, 0),
     })
 }

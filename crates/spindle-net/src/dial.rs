@@ -1,4 +1,4 @@
-//! Opens a connection to whichever address of a target answers first (RFC 8305).
+//! Opens a connection to whichever address of some targets answers first (RFC 8305).
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::error::NetError;
 use crate::socket::{Network, TcpStream};
-use crate::target::Target;
+use crate::target::{Target, Targets};
 use crate::udp;
 
 /// If an attempt has no result, the next one starts after this time (RFC 8305, section 5: Connection Attempt
@@ -41,11 +41,12 @@ pub enum Sources {
 
 impl Sources {
     /// Fails if no connection can be opened at present, before a name is looked up, which may take long.
-    async fn ready(&self, target: &Target) -> io::Result<()> {
-        match (self, target) {
+    async fn ready(&self, targets: &Targets) -> io::Result<()> {
+        let remote = |t: &Target| matches!(t, Target::Name(name, _) if name != "localhost");
+        match self {
             #[cfg(feature = "uplinks")]
-            (Self::Uplinks(uplinks), Target::Name(name, _)) if name != "localhost" => {
-                uplinks.any(&target.to_string()).await
+            Self::Uplinks(uplinks) if targets.iter().all(remote) => {
+                uplinks.any(&targets.to_string()).await
             }
             _ => Ok(()),
         }
@@ -107,35 +108,35 @@ fn in_order(pairs: Vec<(IpAddr, SocketAddr)>) -> VecDeque<(IpAddr, SocketAddr)> 
     pairs.take(MOST_PAIRS).collect()
 }
 
-/// Opens a connection to the target. The pairs of its addresses with local addresses of their family are tried in order. An
+/// Opens a connection to one of the targets. The pairs of their addresses with local addresses of their family are tried in order. An
 /// attempt starts as soon as the one before has failed, or after 250 ms, and the first connection that is established wins.
 /// The others are given up. Returns the connection with the address that answered.
 ///
 /// # Errors
-/// The error of the last attempt that failed; [`NetError::TimedOut`] after `patience`; [`NetError::System`] if the name is
-/// unknown; [`NetError::NoLocalAddress`].
+/// The error of the last attempt that failed; [`NetError::TimedOut`] after `patience`; [`NetError::System`] if no name is
+/// known; [`NetError::NoLocalAddress`].
 pub(crate) async fn dial(
     network: &Network,
     local: &Sources,
-    target: &Target,
+    targets: &Targets,
     config: &Arc<Config>,
     patience: Option<Duration>,
 ) -> Result<(TcpStream, SocketAddr), NetError> {
     let race = async {
-        let ready = local.ready(target).await;
+        let ready = local.ready(targets).await;
         ready.map_err(NetError::system(NO_PATH))?;
-        let found = target.addresses().await;
-        let found = found.map_err(NetError::system("cannot look up the target's name"))?;
+        let found = targets.addresses().await;
+        let found = found.map_err(NetError::system("cannot look up the name"))?;
         let pairs = local.pairs(&interleaved(found)).await;
         let pairs = in_order(pairs.map_err(NetError::system(NO_PATH))?);
-        let none = || NetError::NoLocalAddress(target.clone());
+        let none = || NetError::NoLocalAddress(targets.clone());
         let opened = race(network, pairs, config).await;
         opened.map_err(|e| e.unwrap_or_else(none))
     };
     match patience {
         None => race.await,
         Some(patience) => {
-            let late = |_| Err(NetError::TimedOut(target.clone()));
+            let late = |_| Err(NetError::TimedOut(targets.clone()));
             timeout(patience, race).await.unwrap_or_else(late)
         }
     }
@@ -248,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn silence_ends_with_the_patience_and_other_attempts_are_given_up() {
         let (network, silent, _socket) = silence();
-        let target = Target::Address(silent);
+        let target = Targets::from(Target::Address(silent));
         let patience = Some(Duration::from_millis(400));
         let error = dial(&network, &Sources::System, &target, &config(), patience)
             .await

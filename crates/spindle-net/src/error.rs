@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use spindle_mptcp::{CloseReason, StackError};
 
-use crate::target::{Target, TargetError};
+use crate::target::{TargetError, Targets};
 
 /// Why a call on a network, listener or stream failed.
 #[derive(Debug, thiserror::Error)]
@@ -47,12 +47,12 @@ pub enum NetError {
         "found transport \"{0}\", want one that `spindle_mptcp::preset` knows, such as spindle, fuso or tcp"
     )]
     Transport(String),
-    /// This host has no address from which the target could be reached.
+    /// This host has no address from which a target could be reached.
     #[error("{0}: no way to it from any local address of its family")]
-    NoLocalAddress(Target),
-    /// No address of the target answered within the time that the caller allows.
+    NoLocalAddress(Targets),
+    /// No address of the targets answered within the time that the caller allows.
     #[error("connection to {0}: no answer in time")]
-    TimedOut(Target),
+    TimedOut(Targets),
     /// The directory of control sockets is not safe to use.
     #[error(
         "{}: the directory of control sockets {problem}; want a directory of this user's with mode 0700: \

@@ -119,5 +119,5 @@ pub use socket::{
     ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,
     NetworkCounters, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,
 };
-pub use target::{Target, TargetError};
+pub use target::{Target, TargetError, Targets};
 pub use wire_config::{LinkKind, NEXT_PATH_AFTER, keepalive_after, wire_config};

@@ -13,7 +13,7 @@ use crate::forward::head::{self, HeadError, Request};
 use crate::handshake::expired;
 use crate::metrics::Refused;
 use crate::socks::{self, Reply, SocksError};
-use crate::target::Target;
+use crate::target::{Target, Targets};
 use crate::users::Users;
 
 /// How long a program may take to send its request.
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Proxy {
     /// The forwarding gateway that connects to the targets. Without one they are reached directly, for which the link
     /// must be able to reach any target, as a TUN device can.
-    pub via: Option<Target>,
+    pub via: Option<Targets>,
     /// SOCKS5 (RFC 1928), CONNECT only.
     pub socks5: bool,
     /// HTTP CONNECT (RFC 9110, section 9.3.6). If SOCKS5 is accepted as well, the first byte decides.

@@ -1,9 +1,13 @@
-//! [`Target`]: where a connection shall lead, by address or by name.
+//! [`Target`]: where a connection shall lead, by address or by name. [`Targets`]: several that offer the same.
 
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// An address or a name, and a port.
 ///
@@ -111,9 +115,103 @@ impl TryFrom<String> for Target {
     }
 }
 
+/// One or more targets that offer the same, such as a gateway's addresses. The first one that answers is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Targets(Vec<Target>);
+
+/// As soon as an address is known, names whose look-up takes longer than this are given up (our choice; RFC 8305,
+/// section 3, waits for 50 ms between the two families of one name).
+const LOOK_UP: Duration = Duration::from_millis(250);
+
+impl Targets {
+    /// The targets in the order in which they are tried. `None` if the list is empty.
+    pub fn of(list: Vec<Target>) -> Option<Self> {
+        (!list.is_empty()).then_some(Self(list))
+    }
+
+    /// The targets, at least one.
+    pub fn iter(&self) -> std::slice::Iter<'_, Target> {
+        self.0.iter()
+    }
+
+    /// The addresses of all targets, in their order.
+    ///
+    /// # Errors
+    /// The error of one of the names, if none of them has an address.
+    pub(crate) async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let mut found = vec![Vec::new(); self.0.len()];
+        let mut failed = None;
+        let mut lookups = JoinSet::new();
+        for (i, target) in self.0.iter().cloned().enumerate() {
+            lookups.spawn(async move { (i, target.addresses().await) });
+        }
+        loop {
+            let next = lookups.join_next();
+            let known = found.iter().any(|addresses| !addresses.is_empty());
+            let done = match known {
+                false => next.await,
+                true => timeout(LOOK_UP, next).await.unwrap_or(None),
+            };
+            match done {
+                Some(Ok((i, Ok(addresses)))) => found[i] = addresses,
+                Some(Ok((_, Err(e)))) => failed = Some(e),
+                // The runtime ends the tasks when it shuts down.
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        let found: Vec<SocketAddr> = found.into_iter().flatten().collect();
+        match failed {
+            Some(e) if found.is_empty() => Err(e),
+            _ => Ok(found),
+        }
+    }
+}
+
+impl From<Target> for Targets {
+    fn from(target: Target) -> Self {
+        Self(vec![target])
+    }
+}
+
+impl fmt::Display for Targets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, target) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { ", " };
+            write!(f, "{separator}{target}")?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn addresses_of_several_targets_keep_their_order_and_names_may_be_unknown() {
+        let list = ["unknown.invalid:1", "192.0.2.1:2", "192.0.2.1:1"];
+        let targets = Targets::of(list.iter().map(|t| t.parse().unwrap()).collect()).unwrap();
+        let found = targets.addresses().await.unwrap();
+        assert_eq!(
+            found,
+            [
+                "192.0.2.1:2".parse().unwrap(),
+                "192.0.2.1:1".parse().unwrap()
+            ]
+        );
+        assert_eq!(targets.to_string(), list.join(", "));
+        let unknown = Targets::from(list[0].parse::<Target>().unwrap());
+        assert!(
+            unknown
+                .addresses()
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("unknown.invalid")
+        );
+        assert_eq!(Targets::of(Vec::new()), None);
+    }
 
     #[test]
     fn addresses_and_names_with_a_port_are_targets() {

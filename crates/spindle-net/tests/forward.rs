@@ -92,7 +92,7 @@ impl World {
         let options = ConnectOptions {
             listen: vec![here()],
             destination: Destination::Programs(Proxy {
-                via: Some(Target::Address(at())),
+                via: Some(Target::Address(at()).into()),
                 socks5,
                 http_connect,
                 users,

@@ -72,7 +72,7 @@ impl World {
         let local: IpAddr = "10.0.0.1".parse().expect("an address");
         let options = ConnectOptions {
             listen: vec![here()],
-            destination: Destination::Via(Target::Address(at)),
+            destination: Destination::Via(Target::Address(at).into()),
             local: Sources::Listed(vec![local]),
             config: config(Arc::new(Ports(2))),
             metrics: Some(metrics.1.clone()),

@@ -260,9 +260,9 @@ pub(crate) struct Connect {
     /// Local address and port for programs; may be repeated
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     pub(crate) listen: Vec<String>,
-    /// The gateway, or any server
+    /// The gateway, or any server; may be repeated: the one that answers first is used
     #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) via: Option<String>,
+    pub(crate) via: Vec<String>,
     /// What `spindle enroll` has made for this client: a file, - for standard input, or the line
     /// spindle1:..., which every user of this host can see in the list of processes. It has the gateway's
     /// addresses and all certificates, in place of --via and of --tls-ca, --tls-name, --tls-cert and --tls-key

@@ -9,7 +9,7 @@ use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::tls::Certificates;
 use spindle_net::udp::UdpClient;
-use spindle_net::{NEXT_PATH_AFTER, Target};
+use spindle_net::{NEXT_PATH_AFTER, Target, Targets};
 
 use super::paths::Paths;
 use super::proxy::{described, destination, users};
@@ -30,7 +30,8 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         let want = "a local address and port for programs, such as 127.0.0.1:9000";
         return Err(needed("listen", want));
     }
-    let via = args.via.as_deref().map(target).transpose()?;
+    let via = args.via.iter().map(|text| target(text));
+    let via = Targets::of(via.collect::<Result<_, _>>()?);
     let destination = destination(args, via.clone())?;
     let users = users(&destination);
     private(&listen, &destination, args)?;
@@ -71,8 +72,8 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 bundle.warn();
             }
             let watching = paths.follow(&network).await;
-            if let Some(Target::Name(name, _)) = via.as_ref().filter(|v| !resolves(v)) {
-                tracing::warn!(%name, "--via does not resolve at present; it is looked up for each connection");
+            for unknown in via.iter().flat_map(Targets::iter).filter(|v| !resolves(v)) {
+                tracing::warn!(via = %unknown, "--via does not resolve at present; it is looked up for each connection");
             }
             let metrics = Some(counted);
             let connect = Connect::bind(&network, ConnectOptions { metrics, ..options }).await?;
@@ -139,9 +140,10 @@ fn private(listen: &[SocketAddr], to: &Destination, args: &Args) -> Result<(), F
 /// would leave this host in clear text. Programs that name a server themselves and reach it directly (SOCKS5 without
 /// `--via`) know that they reach it over a network, and encrypt as they would without a proxy. That server need not know
 /// Spindle, so no TLS can be requested here.
-fn clear_text(via: Option<&Target>, args: &Args) -> Result<(), Failure> {
-    match via {
-        Some(via) if !stays_here(via) && !args.insecure => {
+fn clear_text(via: Option<&Targets>, args: &Args) -> Result<(), Failure> {
+    let mut via = via.into_iter().flat_map(Targets::iter);
+    match via.find(|v| !stays_here(v)) {
+        Some(via) if !args.insecure => {
             let text = format!(
                 " {via}: a connect without TLS goes to loopback only; give --bundle, or --tls-ca and --tls-name, or \
                  --insecure if the network is trusted or the programs encrypt by themselves"

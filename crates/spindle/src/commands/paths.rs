@@ -1,13 +1,13 @@
 //! The paths of `spindle connect`: `--local` and `--backup`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use spindle_net::connect::Sources;
 use spindle_net::setup::{SetupOptions, SourceRoute};
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::UdpClientOptions;
 use spindle_net::uplinks::{DevicePattern, NamedAddress, Selection, Uplinks, Watching};
-use spindle_net::{Network, Target};
+use spindle_net::{Network, Target, Targets};
 
 use super::service::{address, bad, is_ours};
 use crate::args::service::Connect as Args;
@@ -48,7 +48,7 @@ enum Local {
 
 impl Paths {
     /// `joins` reports whether the transport opens a subflow from each address.
-    pub(super) fn new(args: &Args, via: Option<&Target>, joins: bool) -> Result<Self, Failure> {
+    pub(super) fn new(args: &Args, via: Option<&Targets>, joins: bool) -> Result<Self, Failure> {
         if !args.service.udp {
             return Self::over_tun(args, via);
         }
@@ -84,10 +84,12 @@ impl Paths {
         };
         selection.addresses = list.iter().map(named).collect();
         let backup = backups(args, &list, &mut selection)?;
-        let gateways = match via {
-            Some(Target::Address(via)) => vec![via.ip()],
-            _ => Vec::new(),
+        let address = |t: &Target| match t {
+            Target::Address(addr) => Some(addr.ip()),
+            Target::Name(..) => None,
         };
+        let gateways = via.into_iter().flat_map(Targets::iter);
+        let gateways = gateways.filter_map(address).collect();
         let several = list.len() > 1 || selection.automatic || !selection.devices.is_empty();
         let uplinks = (!system).then(|| Uplinks::new(selection, gateways));
         Ok(Self {
@@ -98,7 +100,7 @@ impl Paths {
         })
     }
 
-    fn over_tun(args: &Args, via: Option<&Target>) -> Result<Self, Failure> {
+    fn over_tun(args: &Args, via: Option<&Targets>) -> Result<Self, Failure> {
         let mut list = Vec::new();
         for text in &args.local {
             let path = Path::parse(text)?;
@@ -194,17 +196,21 @@ fn push(list: &mut Vec<Path>, path: Path, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that an address of the family of `--via` is among those that were named, if any were.
-fn fits(list: &[Path], via: Option<&Target>) -> Result<(), Failure> {
-    let fits = |v: &SocketAddr| list.iter().any(|p| p.source.is_ipv4() == v.is_ipv4());
-    if let Some(Target::Address(v)) = via
-        && !list.is_empty()
-        && !fits(v)
-    {
-        let text = format!(": none is of the address family of --via {v}; add one");
-        return Err(Failure::setting("local", text));
+/// Checks that an address of the family of a `--via` is among those that were named, if any were.
+fn fits(list: &[Path], via: Option<&Targets>) -> Result<(), Failure> {
+    let Some(via) = via.filter(|_| !list.is_empty()) else {
+        return Ok(());
+    };
+    // A name may have addresses of either family.
+    let fits = |t: &Target| match t {
+        Target::Address(v) => list.iter().any(|p| p.source.is_ipv4() == v.is_ipv4()),
+        Target::Name(..) => true,
+    };
+    if via.iter().any(fits) {
+        return Ok(());
     }
-    Ok(())
+    let text = format!(": none is of the address family of --via {via}; add one");
+    Err(Failure::setting("local", text))
 }
 
 /// Reads `--backup` into the selection. Returns the addresses of the list that it concerns.

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use spindle_net::Target;
+use spindle_net::Targets;
 use spindle_net::connect::Destination;
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::Backend;
@@ -81,8 +81,8 @@ pub(super) fn closed(outside: &[SocketAddr], args: &Gateway) -> Result<(), Failu
     }
 }
 
-/// Where the connections of a connect service go. `via` is the target of `--via`.
-pub(super) fn destination(args: &Connect, via: Option<Target>) -> Result<Destination, Failure> {
+/// Where the connections of a connect service go. `via` has the targets of `--via`.
+pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destination, Failure> {
     let usage = |flag, text: &str| Err(Failure::setting(flag, text));
     let (socks5, http_connect) = (args.socks5, args.http_connect);
     if !socks5 && !http_connect {

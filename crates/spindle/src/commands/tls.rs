@@ -127,19 +127,13 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Warns of a bundle that others can see, and of addresses that are not used.
+    /// Warns of a bundle that others can see.
     pub(super) fn warn(&self) {
         if self.visible {
             tracing::warn!(
                 "--bundle has the client's private key in the command line, where every user of this host can see \
                  it; prefer a file, or - for standard input"
             );
-        }
-        if let [first, others @ ..] = self.via.as_slice()
-            && !others.is_empty()
-        {
-            let others = others.join(" ");
-            tracing::warn!(used = %first, not_used = %others, "the bundle has several addresses of the gateway; the first is used");
         }
     }
 }
@@ -151,7 +145,7 @@ pub(super) fn bundle(args: &Connect) -> Result<Option<Given>, Failure> {
     };
     let s = &args.service;
     let others = [
-        ("via", args.via.is_some()),
+        ("via", !args.via.is_empty()),
         ("tls-ca", s.tls_ca.is_some()),
         ("tls-name", args.tls_name.is_some()),
         ("tls-cert", s.tls_cert.is_some()),
@@ -180,11 +174,11 @@ pub(super) fn bundle(args: &Connect) -> Result<Option<Given>, Failure> {
     }))
 }
 
-/// The arguments with the gateway's address of the bundle.
+/// The arguments with the gateway's addresses of the bundle.
 pub(super) fn with_bundle(args: &Connect, bundle: Option<&Given>) -> Connect {
     let mut args = args.clone();
     if let Some(bundle) = bundle {
-        args.via = bundle.via.first().cloned();
+        args.via.clone_from(&bundle.via);
     }
     args
 }

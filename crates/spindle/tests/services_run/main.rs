@@ -10,6 +10,7 @@ mod program;
 mod roaming;
 #[path = "../wire/service.rs"]
 mod service;
+mod several;
 mod tun;
 #[expect(dead_code, reason = "shared with the wire's tests")]
 #[path = "../wire/two_hosts.rs"]

@@ -1,0 +1,44 @@
+//! A connect that knows several addresses of its gateway, over UDP on loopback.
+
+use std::net::UdpSocket;
+
+use crate::udp::{echo, free, join, start, works};
+
+/// A UDP port that never answers.
+fn silent() -> UdpSocket {
+    UdpSocket::bind("127.0.0.1:0").expect("a port")
+}
+
+#[test]
+fn a_gateway_that_is_silent_is_passed_over_for_one_that_answers() {
+    let (silent, outer, port) = (silent(), free(), free());
+    let _gateway = start("gateway", &format!("--listen {outer} --to {}", echo()));
+    let first = silent.local_addr().expect("its address");
+    let connect = format!("--listen {port} --via {first} --via {outer}");
+    let connect = start("connect", &connect);
+    assert!(works(port), "{}", connect.log());
+    assert!(
+        connect.log().contains(&format!("reached={outer}")),
+        "{}",
+        connect.log()
+    );
+}
+
+#[test]
+fn a_program_is_refused_after_the_timeout_if_no_gateway_answers() {
+    let (one, other, port) = (silent(), silent(), free());
+    let [one, other] = [&one, &other].map(|s| s.local_addr().expect("its address"));
+    let connect = format!("--listen {port} --via {one} --via {other} --connect-timeout 300ms");
+    let connect = start("connect", &connect);
+    let mut byte = [0];
+    let ended = std::io::Read::read(&mut join(port), &mut byte);
+    assert_eq!(
+        ended.map_err(|e| e.kind()),
+        Err(std::io::ErrorKind::ConnectionReset)
+    );
+    let log = connect.log();
+    assert!(
+        log.contains(&format!("{one}, {other}: no answer in time")),
+        "{log}"
+    );
+}
