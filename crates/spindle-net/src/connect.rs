@@ -1,6 +1,7 @@
 //! The client side for programs that do not know Spindle: a local TCP port whose connections are relayed over
 //! Spindle, to a gateway or to any server.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use spindle_mptcp::{Config, StackError};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::dial;
 pub use crate::dial::Sources;
@@ -18,16 +19,20 @@ use crate::error::NetError;
 use crate::forward;
 use crate::handshake::{expired, secured};
 use crate::metrics::{Metrics, Refused};
+use crate::pool::Pool;
 use crate::proxy::{self, Proxy};
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
-use crate::socket::{Network, TcpStream};
+use crate::socket::{ConnectionHandle, Network, TcpStream};
 use crate::target::{Target, Targets};
 use crate::tls::ClientTls;
 use crate::trial;
 
 /// How long the first bytes of a connection may take to be accepted.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A ready connection is given up if a request on it has not been acknowledged for this long, which several losses in
+/// sequence do not take.
+const UNHEARD: Duration = Duration::from_secs(1);
 /// Where a connect service opens its connections to.
 #[derive(Clone, Debug)]
 pub enum Destination {
@@ -56,6 +61,8 @@ pub struct ConnectOptions {
     /// How long it may take until an address of the target has answered. Then the program's connection is refused. `None`:
     /// as long as the stack repeats its SYNs.
     pub patience: Option<Duration>,
+    /// Connections to the gateway that are kept ready at most, for programs that name their targets. It needs TLS.
+    pub ready: usize,
     /// Most connections at a time. Further ones are reset.
     pub max_connections: usize,
     /// Connections over which no bytes have passed for this long are reset. `None` disables it.
@@ -79,6 +86,17 @@ struct Shared {
     network: Network,
     options: ConnectOptions,
     lifecycle: Lifecycle,
+    pool: Pool<Opened>,
+}
+
+impl Shared {
+    /// The gateway to which connections are kept ready.
+    fn ready_for(&self) -> Option<&Targets> {
+        match &self.options.destination {
+            Destination::Programs(proxy) if self.options.tls.is_some() => proxy.via.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 impl Connect {
@@ -97,6 +115,7 @@ impl Connect {
             listeners,
             shared: Arc::new(Shared {
                 network: network.clone(),
+                pool: Pool::new(options.ready),
                 options,
                 lifecycle: Lifecycle::default(),
             }),
@@ -146,7 +165,7 @@ impl Connect {
         let limits = (options.max_connections, options.drain);
         let mut first = 0;
         let accept = move |cx: &mut Context<'_>| poll_any(&listeners, &mut first, cx);
-        service::serve(
+        let serving = service::serve(
             &network,
             &shared.lifecycle,
             limits,
@@ -159,9 +178,32 @@ impl Connect {
                 }
                 relay::reset(&program);
             },
-        )
-        .await
+        );
+        tokio::select! {
+            summary = serving => summary,
+            never = keep_ready(&shared) => match never {},
+        }
     }
+}
+
+/// Keeps connections to the gateway ready until the service stops.
+async fn keep_ready(shared: &Arc<Shared>) -> Infallible {
+    if let Some(via) = shared.ready_for() {
+        let open = || {
+            let (shared, via) = (shared.clone(), via.clone());
+            async move {
+                let opened = dial(&shared, &via).await;
+                let failed =
+                    |(_, error): &Failed| tracing::debug!(%error, "no connection is ready");
+                opened.inspect_err(failed).ok()
+            }
+        };
+        tokio::select! {
+            never = shared.pool.maintain(open) => match never {},
+            () = shared.lifecycle.reached(Stage::Draining) => shared.pool.stop(),
+        }
+    }
+    std::future::pending().await
 }
 
 /// A connection of a local program, and the program's address.
@@ -239,6 +281,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
 }
 
 /// A connection that is ready to be relayed.
+#[derive(Debug)]
 struct Opened {
     inside: Inside,
     /// Its number.
@@ -316,14 +359,60 @@ async fn tunnel(
     via: &Targets,
     target: &Target,
 ) -> Result<(Opened, Vec<u8>), Failed> {
+    if let Some(mut ready) = shared.pool.take() {
+        let handle = ready.inside.handle().clone();
+        let asked = tokio::select! {
+            asked = forward::tunnel(&mut ready.inside, target) => asked,
+            () = unheard(&handle) => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        match asked {
+            Err(e) if is_stale(&e) => {
+                tracing::debug!(error = %e, "a ready connection no longer works; a new one is opened");
+                handle.abort();
+            }
+            asked => return named(ready, target, asked),
+        }
+    }
     let mut opened = dial(shared, via).await?;
-    match forward::tunnel(&mut opened.inside, target).await {
+    let asked = forward::tunnel(&mut opened.inside, target).await;
+    named(opened, target, asked)
+}
+
+/// The connection to the target if the gateway has opened a tunnel, with the target's first bytes.
+fn named(
+    mut opened: Opened,
+    target: &Target,
+    asked: io::Result<Vec<u8>>,
+) -> Result<(Opened, Vec<u8>), Failed> {
+    match asked {
         Ok(first) => {
             opened.target = target.to_string();
             Ok((opened, first))
         }
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((Refused::Rule, e)),
         Err(e) => Err(unreachable(e)),
+    }
+}
+
+/// Whether a request on a ready connection failed because the gateway had closed the connection, or has forgotten it. A
+/// request without an answer may be sent again: no data of the program have followed it.
+fn is_stale(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::NotConnected
+    )
+}
+
+/// Waits until the gateway should have acknowledged the request, and returns if it has not.
+async fn unheard(handle: &ConnectionHandle) {
+    sleep(UNHEARD).await;
+    let info = handle.connection_info().await;
+    if info.is_ok_and(|i| i.acknowledged >= i.written) {
+        std::future::pending().await
     }
 }
 

@@ -209,12 +209,16 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
         ready = open(&shared, stream, guest.as_ref()) => ready,
         // Abort before `open` is dropped: dropping the stream would close the connection in order.
         () = async { shared.lifecycle.reached(Stage::Aborting).await; handle.abort() } => {
-            Err((Refused::Unreachable, io::ErrorKind::Interrupted.into()))
+            Err((Some(Refused::Unreachable), io::ErrorKind::Interrupted.into()))
         }
     };
     let opened = match ready {
         Ok(opened) => opened,
-        Err((why, e)) => {
+        Err((None, _)) => {
+            tracing::debug!(connection = id, %peer, %outside, "closed without a request");
+            return false;
+        }
+        Err((Some(why), e)) => {
             if let Some(m) = &shared.options.metrics {
                 m.refused(why);
             }
@@ -267,13 +271,13 @@ async fn open(
     shared: &Shared,
     stream: TcpStream,
     guest: Option<&Guest>,
-) -> Result<Opened, (Refused, io::Error)> {
+) -> Result<Opened, (Option<Refused>, io::Error)> {
     let ends = (stream.outside_addr(), stream.local_addr());
     let mut inside = match shared.options.tls.as_ref().zip(guest) {
         None => Inside::Plain(stream),
         Some((tls, guest)) => secured(stream, &shared.lifecycle, |s| tls.accept_guest(s, guest))
             .await
-            .map_err(|e| (Refused::Tls, e))?,
+            .map_err(|e| (Some(Refused::Tls), e))?,
     };
     let to = match &shared.options.to {
         Backend::Service(to) => *to,
@@ -301,7 +305,7 @@ async fn open(
         Err(e) => {
             // Abort before the stream is dropped, since dropping it would close the connection in order.
             inside.handle().abort();
-            Err((Refused::Unreachable, e))
+            Err((Some(Refused::Unreachable), e))
         }
     }
 }

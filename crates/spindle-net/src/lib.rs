@@ -80,6 +80,8 @@ pub mod metrics;
 #[cfg(feature = "services")]
 mod observers;
 #[cfg(feature = "services")]
+mod pool;
+#[cfg(feature = "services")]
 pub mod proxy;
 #[cfg(feature = "services")]
 pub mod proxy_protocol;

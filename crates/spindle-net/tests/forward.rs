@@ -102,6 +102,7 @@ impl World {
             metrics: Some(self.metrics.1.clone()),
             tls: None,
             patience: None,
+            ready: 0,
             max_connections: 100,
             idle_timeout: None,
             half_close_timeout: None,

@@ -78,6 +78,7 @@ impl World {
             metrics: Some(metrics.1.clone()),
             tls: None,
             patience: None,
+            ready: 0,
             max_connections: 2000,
             idle_timeout: None,
             half_close_timeout: None,

@@ -289,6 +289,7 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
         metrics: Some(metrics.clone()),
         tls: None,
         patience: None,
+        ready: 0,
         max_connections: 10,
         idle_timeout: None,
         half_close_timeout: None,

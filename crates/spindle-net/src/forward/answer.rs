@@ -63,7 +63,7 @@ impl Refusal {
     /// The answer to a head that is not a request for a tunnel. `None` if no answer can be sent.
     pub(crate) fn to_head(e: &HeadError) -> Option<Self> {
         let status = match e {
-            HeadError::Io(_) => return None,
+            HeadError::Io(_) | HeadError::Unused => return None,
             HeadError::TooLong => Status::HeadTooLarge,
             HeadError::Late => Status::RequestTimeout,
             HeadError::Method(_) => Status::MethodNotAllowed,

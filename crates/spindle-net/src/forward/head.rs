@@ -25,6 +25,9 @@ pub(crate) enum HeadError {
     /// The connection failed, or ended within the head.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The connection ended before the head began.
+    #[error("the connection was closed without a request")]
+    Unused,
     /// The head is too long.
     #[error("the head has more than {MOST_BYTES} bytes")]
     TooLong,
@@ -85,8 +88,12 @@ where
         }
         let mut room = (&mut bytes).limit(MOST_BYTES - lines.seen);
         let read = timeout_at(deadline, stream.read_buf(&mut room)).await;
-        if read.map_err(|_| HeadError::Late)?? == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        match read.map_err(|_| HeadError::Late)? {
+            Ok(1..) => {}
+            // A peer that ends its TLS session without an alert (RFC 8446, section 6.1) is an error of the stream.
+            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => return Err(e.into()),
+            _ if bytes.is_empty() => return Err(HeadError::Unused),
+            _ => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
         }
         if let Some(end) = lines.end(&bytes) {
             return Ok(Received { bytes, end });
@@ -272,6 +279,7 @@ mod tests {
         assert!(matches!(long, Err(HeadError::TooLong)));
         let cut = received(b"CONNECT a:22 HT").await;
         assert!(matches!(cut, Err(HeadError::Io(_))));
+        assert!(matches!(received(b"").await, Err(HeadError::Unused)));
     }
 
     #[tokio::test(start_paused = true)]

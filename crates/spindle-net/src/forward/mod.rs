@@ -60,11 +60,13 @@ impl Forwarder {
     }
 
     /// Reads a client's request, connects to its target and answers. A client whose request is refused receives the
-    /// answer and the end of the stream. A connection without an answer is reset.
+    /// answer and the end of the stream. A connection without an answer is reset. A client that closes its connection
+    /// before its request, as the ready connections of a connect service are closed, is not refused, so that the error has
+    /// no reason.
     pub(crate) async fn accept(
         &self,
         inside: &mut Inside,
-    ) -> Result<Forwarded, (Refused, io::Error)> {
+    ) -> Result<Forwarded, (Option<Refused>, io::Error)> {
         let failed = match self.reach(inside).await {
             Ok(forwarded) => return Ok(forwarded),
             Err(failed) => failed,
@@ -73,7 +75,8 @@ impl Forwarder {
             Some(refusal) => answer::refuse(inside.stream(), &refusal).await.is_ok(),
             None => false,
         };
-        if !answered {
+        // A connection that the client has closed ends in order.
+        if !answered && failed.counted().is_some() {
             inside.handle().abort();
         }
         Err((failed.counted(), io::Error::other(failed)))
@@ -116,11 +119,13 @@ enum ForwardError {
 }
 
 impl ForwardError {
-    fn counted(&self) -> Refused {
+    /// Why the client was refused, if it was.
+    fn counted(&self) -> Option<Refused> {
         match self {
-            Self::Head(_) => Refused::Http,
-            Self::Dial(e) => e.counted(),
-            Self::Client(_) | Self::Service(_) => Refused::Unreachable,
+            Self::Head(HeadError::Unused) => None,
+            Self::Head(_) => Some(Refused::Http),
+            Self::Dial(e) => Some(e.counted()),
+            Self::Client(_) | Self::Service(_) => Some(Refused::Unreachable),
         }
     }
 
@@ -167,6 +172,7 @@ fn no_answer(target: &Target, e: HeadError) -> io::Error {
     let kind = match &e {
         HeadError::Io(e) => e.kind(),
         HeadError::Late => io::ErrorKind::TimedOut,
+        HeadError::Unused => io::ErrorKind::UnexpectedEof,
         _ => io::ErrorKind::InvalidData,
     };
     let why = format!("{target}: no answer of a gateway with --forward: {e}");
@@ -180,6 +186,10 @@ fn refused(response: &Response) -> Option<(io::ErrorKind, &'static str)> {
     Some(match (response.status, error) {
         (200..=299, _) => return None,
         (403, _) => (io::ErrorKind::PermissionDenied, "its rules do not allow it"),
+        (408, _) => (
+            io::ErrorKind::ConnectionAborted,
+            "the request came too late",
+        ),
         (502, Some("connection_refused")) => (io::ErrorKind::ConnectionRefused, "it refused"),
         (502, Some("dns_error")) => (io::ErrorKind::HostUnreachable, "the name is not known"),
         (502, _) => (io::ErrorKind::HostUnreachable, "it cannot be reached"),

@@ -277,6 +277,10 @@ pub(crate) struct Connect {
         allow_hyphen_values = true
     )]
     pub(crate) connect_timeout: String,
+    /// Connections to the gateway that are kept ready for programs at most, with --socks5 or --http-connect and TLS; as
+    /// many as programs used lately, none on an idle host
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) ready: usize,
     /// The programs speak SOCKS5 and name their targets, which the gateway of --via connects to (it needs
     /// --forward); over --tun and without --via they are reached directly
     #[arg(long)]

@@ -54,6 +54,7 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         tls: tls.clone(),
         metrics: None,
         patience: limit("connect-timeout", &args.connect_timeout)?,
+        ready: args.ready,
         max_connections: plan.limits.max_connections,
         idle_timeout: plan.idle_timeout,
         half_close_timeout: plan.half_close_timeout,

@@ -13,7 +13,7 @@ use crate::two_hosts::{have, run, within};
 use crate::udp::{free, join, start};
 
 /// An HTTP server that answers every request with the same text. Returns its port.
-fn page(at: Ipv4Addr) -> u16 {
+pub(crate) fn page(at: Ipv4Addr) -> u16 {
     let listener = TcpListener::bind((at, 0)).expect("a service");
     let port = listener.local_addr().expect("its address").port();
     std::thread::spawn(move || {
@@ -26,7 +26,7 @@ fn page(at: Ipv4Addr) -> u16 {
     port
 }
 
-fn curl(flags: &str) -> Output {
+pub(crate) fn curl(flags: &str) -> Output {
     let mut command = Command::new("curl");
     command.args(["-sS", "--max-time", "20", "--noproxy", ""]);
     command.args(flags.split_whitespace());

@@ -7,6 +7,7 @@ mod keys;
 mod managed;
 mod memory;
 mod program;
+mod ready;
 mod roaming;
 #[path = "../wire/service.rs"]
 mod service;
