@@ -1,6 +1,8 @@
 //! The client side for programs that do not know Spindle: a local TCP port whose connections are relayed over
 //! Spindle, to a gateway or to any server.
 
+mod named;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -9,30 +11,22 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use spindle_mptcp::{Config, StackError};
-use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
-use tokio::time::{sleep, timeout};
 
 use crate::dial;
 pub use crate::dial::Sources;
 use crate::error::NetError;
-use crate::forward;
-use crate::handshake::{expired, secured};
+use crate::handshake::secured;
 use crate::metrics::{Metrics, Refused};
 use crate::pool::Pool;
-use crate::proxy::{self, Proxy};
+use crate::proxy::Proxy;
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
-use crate::socket::{ConnectionHandle, Network, TcpStream};
-use crate::target::{Target, Targets};
+use crate::socket::{Network, TcpStream};
+use crate::target::Targets;
 use crate::tls::ClientTls;
 use crate::trial;
 
-/// How long the first bytes of a connection may take to be accepted.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A ready connection is given up if a request on it has not been acknowledged for this long, which several losses in
-/// sequence do not take.
-const UNHEARD: Duration = Duration::from_secs(1);
 /// Where a connect service opens its connections to.
 #[derive(Clone, Debug)]
 pub enum Destination {
@@ -307,112 +301,7 @@ async fn open(shared: &Shared, program: &mut KernelStream) -> Result<Opened, Fai
     program.set_nodelay(true).map_err(unreachable)?;
     match &options.destination {
         Destination::Via(via) => dial(shared, via).await,
-        Destination::Programs(proxy) => open_named(shared, proxy, program).await,
-    }
-}
-
-/// Opens a connection to the target that the program names, and answers the program.
-async fn open_named(
-    shared: &Shared,
-    proxy: &Proxy,
-    program: &mut KernelStream,
-) -> Result<Opened, Failed> {
-    let asked = proxy::accept(proxy, program).await;
-    let asked = asked.map_err(|e| (e.counted(), io::Error::other(e)))?;
-    let opened = match &proxy.via {
-        None => {
-            let opened = dial(shared, &asked.target.clone().into()).await;
-            opened.map(|o| (o, Vec::new()))
-        }
-        Some(via) => tunnel(shared, via, &asked.target).await,
-    };
-    let (mut opened, first) = match opened {
-        Ok(opened) => opened,
-        Err((why, e)) => {
-            // The program may be gone. Its request has failed in any case.
-            let _ = asked.answer(program, Err(&e)).await;
-            return Err((why, e));
-        }
-    };
-    let reached = proxy.via.is_none().then_some(opened.reached);
-    let stream = opened.inside.stream();
-    let handing_over = async {
-        asked.answer(program, Ok(reached)).await?;
-        program.write_all(&first).await?;
-        stream.write_all(&asked.early).await?;
-        stream.flush().await
-    };
-    let handed = timeout(PATIENCE, handing_over).await;
-    let handed = handed.unwrap_or_else(|_| Err(expired("first bytes")));
-    if let Err(e) = handed {
-        opened.inside.handle().abort();
-        return Err(unreachable(e));
-    }
-    opened.moved = (first.len() as u64, asked.early.len() as u64);
-    Ok(opened)
-}
-
-/// Opens a connection to the gateway `via`, which connects it to the target. Returns the first bytes of the target,
-/// too.
-async fn tunnel(
-    shared: &Shared,
-    via: &Targets,
-    target: &Target,
-) -> Result<(Opened, Vec<u8>), Failed> {
-    if let Some(mut ready) = shared.pool.take() {
-        let handle = ready.inside.handle().clone();
-        let asked = tokio::select! {
-            asked = forward::tunnel(&mut ready.inside, target) => asked,
-            () = unheard(&handle) => Err(io::ErrorKind::ConnectionAborted.into()),
-        };
-        match asked {
-            Err(e) if is_stale(&e) => {
-                tracing::debug!(error = %e, "a ready connection no longer works; a new one is opened");
-                handle.abort();
-            }
-            asked => return named(ready, target, asked),
-        }
-    }
-    let mut opened = dial(shared, via).await?;
-    let asked = forward::tunnel(&mut opened.inside, target).await;
-    named(opened, target, asked)
-}
-
-/// The connection to the target if the gateway has opened a tunnel, with the target's first bytes.
-fn named(
-    mut opened: Opened,
-    target: &Target,
-    asked: io::Result<Vec<u8>>,
-) -> Result<(Opened, Vec<u8>), Failed> {
-    match asked {
-        Ok(first) => {
-            opened.target = target.to_string();
-            Ok((opened, first))
-        }
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((Refused::Rule, e)),
-        Err(e) => Err(unreachable(e)),
-    }
-}
-
-/// Whether a request on a ready connection failed because the gateway had closed the connection, or has forgotten it. A
-/// request without an answer may be sent again: no data of the program have followed it.
-fn is_stale(e: &io::Error) -> bool {
-    matches!(
-        e.kind(),
-        io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::NotConnected
-    )
-}
-
-/// Waits until the gateway should have acknowledged the request, and returns if it has not.
-async fn unheard(handle: &ConnectionHandle) {
-    sleep(UNHEARD).await;
-    let info = handle.connection_info().await;
-    if info.is_ok_and(|i| i.acknowledged >= i.written) {
-        std::future::pending().await
+        Destination::Programs(proxy) => named::open(shared, proxy, program).await,
     }
 }
 

@@ -74,6 +74,13 @@ impl<T: Send + 'static> Pool<T> {
         taken
     }
 
+    /// Drops what is ready, since it no longer works.
+    pub(crate) fn clear(&self) {
+        let dropped = std::mem::take(&mut self.lock().ready);
+        drop(dropped);
+        self.taken.notify_one();
+    }
+
     /// Drops what is ready. From now on nothing is.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();

@@ -93,6 +93,7 @@ impl World {
             listen: vec![here()],
             destination: Destination::Programs(Proxy {
                 via: Some(Target::Address(at()).into()),
+                answer_early: false,
                 socks5,
                 http_connect,
                 users,

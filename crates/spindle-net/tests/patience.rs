@@ -280,6 +280,7 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         destination: Destination::Programs(Proxy {
             via: None,
+            answer_early: false,
             socks5: true,
             http_connect: false,
             users: None,

@@ -138,19 +138,25 @@ impl ForwardError {
     }
 }
 
-/// Asks a gateway to connect to the target. Returns the bytes that followed its answer at once, which are the
+/// Asks a gateway to connect to the target. `early` are bytes for the target that are sent with the request. Returns the
+/// bytes that followed its answer at once, which are the
 /// target's.
 ///
 /// The kind of the error is that of a direct connection that fails for the same reason:
 /// [`PermissionDenied`](io::ErrorKind::PermissionDenied) if the gateway does not allow the target.
-pub(crate) async fn tunnel(inside: &mut Inside, target: &Target) -> io::Result<Vec<u8>> {
+pub(crate) async fn tunnel(
+    inside: &mut Inside,
+    target: &Target,
+    early: &[u8],
+) -> io::Result<Vec<u8>> {
     let request = head::request(target).ok_or_else(|| {
         let why = format!("{:?}: not the name of a host", target.to_string());
         io::Error::new(io::ErrorKind::InvalidInput, why)
     })?;
     let mut held = inside.handle().share();
     let stream = inside.stream();
-    stream.write_all(request.as_bytes()).await?;
+    let request = [request.as_bytes(), early].concat();
+    stream.write_all(&request).await?;
     stream.flush().await?;
     let received = head::receive(stream, Some(&mut held), Instant::now() + ANSWER).await;
     let received = received.map_err(|e| no_answer(target, e))?;

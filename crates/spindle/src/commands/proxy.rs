@@ -113,6 +113,7 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
     };
     Ok(Destination::Programs(Proxy {
         via,
+        answer_early: args.answer_early,
         socks5,
         http_connect,
         users,

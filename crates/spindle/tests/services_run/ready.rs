@@ -40,12 +40,12 @@ fn gateway(directory: &Path, outer: SocketAddr, to: u16) -> Running {
     )
 }
 
-fn connect(directory: &Path, local: SocketAddr) -> Running {
+fn connect(directory: &Path, local: SocketAddr, flags: &str) -> Running {
     let bundle = directory.join("me.bundle");
     let bundle = bundle.display();
     start(
         "connect",
-        &format!("--listen {local} --http-connect --bundle {bundle} --log debug"),
+        &format!("--listen {local} --http-connect --bundle {bundle} --log debug {flags}"),
     )
 }
 
@@ -74,7 +74,7 @@ fn a_program_gets_a_connection_that_was_open_before_it_came() {
     let (outer, local, to) = (free(), free(), page(Ipv4Addr::LOCALHOST));
     keys(dir.path(), outer);
     let mut gateway = gateway(dir.path(), outer, to);
-    let mut connect = connect(dir.path(), local);
+    let mut connect = connect(dir.path(), local, "");
     // The first one is the trial of the certificates, which ends by itself.
     wait_for("one is ready", || {
         connect.log().contains("its certificate is accepted") && open(&connect).len() == 1
@@ -103,11 +103,39 @@ fn programs_reach_a_gateway_that_was_killed_and_started_again() {
     let (outer, local, to) = (free(), free(), page(Ipv4Addr::LOCALHOST));
     keys(dir.path(), outer);
     let first = gateway(dir.path(), outer, to);
-    let connect = connect(dir.path(), local);
+    let connect = connect(dir.path(), local, "");
     wait_for("one is ready", || !open(&connect).is_empty());
     assert!(fetched(local, to), "{}\n{}", first.log(), connect.log());
     wait_for("another one is ready", || !open(&connect).is_empty());
     drop(first);
     let second = gateway(dir.path(), outer, to);
     assert!(fetched(local, to), "{}\n{}", second.log(), connect.log());
+}
+
+#[test]
+fn a_program_that_is_answered_early_reaches_its_target_or_is_reset() {
+    let test = "ready::a_program_that_is_answered_early_reaches_its_target_or_is_reset";
+    if !have(test, "curl") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (outer, local, to) = (free(), free(), page(Ipv4Addr::LOCALHOST));
+    keys(dir.path(), outer);
+    let gateway = gateway(dir.path(), outer, to);
+    let connect = connect(dir.path(), local, "--answer-early");
+    let one_is_ready = || wait_for("one is ready", || !open(&connect).is_empty());
+    one_is_ready();
+    assert!(fetched(local, to), "{}\n{}", gateway.log(), connect.log());
+    one_is_ready();
+    // No rule allows the port. CURLE_RECV_ERROR or CURLE_GOT_NOTHING: the proxy's answer was that it is open.
+    let got = curl(&format!(
+        "--proxytunnel --proxy http://{local} http://127.0.0.1:1/"
+    ));
+    let code = got.status.code();
+    assert!(matches!(code, Some(52 | 56)), "{got:?}");
+    assert!(
+        connect.log().contains("the gateway answered 403"),
+        "{}",
+        connect.log()
+    );
 }

@@ -1,0 +1,183 @@
+//! Connections of programs that name their targets: asking a gateway for a tunnel, on a ready connection if there is one,
+//! and answering the program.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream as KernelStream;
+use tokio::time::{sleep, timeout};
+
+use super::{Failed, Opened, Shared, dial, unreachable};
+use crate::forward;
+use crate::handshake::expired;
+use crate::metrics::Refused;
+use crate::proxy::{self, Asked, Proxy};
+use crate::relay;
+use crate::socket::ConnectionHandle;
+use crate::target::{Target, Targets};
+
+/// How long the first bytes of a connection may take to be accepted.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A ready connection is given up if a request on it has not been acknowledged for this long, which several losses in
+/// sequence do not take.
+const UNHEARD: Duration = Duration::from_secs(1);
+/// A program that speaks first does so within this time of the answer. It runs on this host, or near it.
+const SPEAKS_FIRST: Duration = Duration::from_millis(10);
+/// Most bytes of a program that are sent with the request: a record of TLS (RFC 8446, section 5.1).
+const MOST_EARLY: usize = 16 << 10;
+
+/// Opens a connection to the target that the program names, and answers the program.
+pub(super) async fn open(
+    shared: &Shared,
+    proxy: &Proxy,
+    program: &mut KernelStream,
+) -> Result<Opened, Failed> {
+    let asked = proxy::accept(proxy, program).await;
+    let asked = asked.map_err(|e| (e.counted(), io::Error::other(e)))?;
+    let opened = match &proxy.via {
+        None => {
+            let opened = dial(shared, &asked.target.clone().into()).await;
+            opened.map(|o| (o, Vec::new()))
+        }
+        Some(via) => match shared.pool.take() {
+            Some(ready) if proxy.answer_early => {
+                return open_early(shared, &asked, program, ready).await;
+            }
+            ready => tunnel(shared, via, &asked.target, ready).await,
+        },
+    };
+    let (mut opened, first) = match opened {
+        Ok(opened) => opened,
+        Err((why, e)) => {
+            // The program may be gone. Its request has failed in any case.
+            let _ = asked.answer(program, Err(&e)).await;
+            return Err((why, e));
+        }
+    };
+    let reached = proxy.via.is_none().then_some(opened.reached);
+    let stream = opened.inside.stream();
+    let handing_over = async {
+        asked.answer(program, Ok(reached)).await?;
+        program.write_all(&first).await?;
+        stream.write_all(&asked.early).await?;
+        stream.flush().await
+    };
+    let handed = timeout(PATIENCE, handing_over).await;
+    let handed = handed.unwrap_or_else(|_| Err(expired("first bytes")));
+    if let Err(e) = handed {
+        opened.inside.handle().abort();
+        return Err(unreachable(e));
+    }
+    opened.moved = (first.len() as u64, asked.early.len() as u64);
+    Ok(opened)
+}
+
+/// Opens a connection to the gateway `via`, which connects it to the target. Returns the first bytes of the target,
+/// too.
+async fn tunnel(
+    shared: &Shared,
+    via: &Targets,
+    target: &Target,
+    ready: Option<Opened>,
+) -> Result<(Opened, Vec<u8>), Failed> {
+    if let Some(mut ready) = ready {
+        match ask_ready(&mut ready, target, &[]).await {
+            Err(e) if is_stale(&e) => {
+                tracing::debug!(error = %e, "a ready connection no longer works; a new one is opened");
+                ready.inside.handle().abort();
+                shared.pool.clear();
+            }
+            asked => return named(ready, target, asked),
+        }
+    }
+    let mut opened = dial(shared, via).await?;
+    let asked = forward::tunnel(&mut opened.inside, target, &[]).await;
+    named(opened, target, asked)
+}
+
+/// Asks for the target on a connection that was ready. `early` is sent with the request.
+async fn ask_ready(ready: &mut Opened, target: &Target, early: &[u8]) -> io::Result<Vec<u8>> {
+    let handle = ready.inside.handle().clone();
+    tokio::select! {
+        asked = forward::tunnel(&mut ready.inside, target, early) => asked,
+        () = unheard(&handle) => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+/// Answers the program before the gateway has answered, and sends the program's first bytes with the request for the
+/// target. If the target is not reached, the program's connection is reset. The request is not sent again, since the
+/// target may have received the bytes.
+async fn open_early(
+    shared: &Shared,
+    asked: &Asked,
+    program: &mut KernelStream,
+    mut ready: Opened,
+) -> Result<Opened, Failed> {
+    let early = first_bytes(asked, program).await.map_err(unreachable)?;
+    let answer = ask_ready(&mut ready, &asked.target, &early).await;
+    if answer.as_ref().is_err_and(is_stale) {
+        shared.pool.clear();
+    }
+    let opened = named(ready, &asked.target, answer);
+    let (mut opened, first) = opened.inspect_err(|_| relay::reset(program))?;
+    let handed = timeout(PATIENCE, program.write_all(&first)).await;
+    if let Err(e) = handed.unwrap_or_else(|_| Err(expired("first bytes"))) {
+        opened.inside.handle().abort();
+        return Err(unreachable(e));
+    }
+    opened.moved = (first.len() as u64, early.len() as u64);
+    Ok(opened)
+}
+
+/// Answers the program, and returns what it sends at once.
+async fn first_bytes(asked: &Asked, program: &mut KernelStream) -> io::Result<Vec<u8>> {
+    asked.answer(program, Ok(None)).await?;
+    let mut early = asked.early.clone();
+    if early.is_empty() {
+        early.reserve_exact(MOST_EARLY);
+        // A program that waits for the target's first bytes sends nothing.
+        if let Ok(read) = timeout(SPEAKS_FIRST, program.read_buf(&mut early)).await {
+            read?;
+        }
+    }
+    Ok(early)
+}
+
+/// The connection to the target if the gateway has opened a tunnel, with the target's first bytes.
+fn named(
+    mut opened: Opened,
+    target: &Target,
+    asked: io::Result<Vec<u8>>,
+) -> Result<(Opened, Vec<u8>), Failed> {
+    match asked {
+        Ok(first) => {
+            opened.target = target.to_string();
+            Ok((opened, first))
+        }
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((Refused::Rule, e)),
+        Err(e) => Err(unreachable(e)),
+    }
+}
+
+/// Whether a request on a ready connection failed because the gateway had closed the connection, or has forgotten it. A
+/// request without an answer may be sent again: no data of the program have followed it.
+fn is_stale(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::NotConnected
+    )
+}
+
+/// Waits until the gateway should have acknowledged the request, and returns if it has not.
+async fn unheard(handle: &ConnectionHandle) {
+    sleep(UNHEARD).await;
+    let info = handle.connection_info().await;
+    if info.is_ok_and(|i| i.acknowledged >= i.written) {
+        std::future::pending().await
+    }
+}
