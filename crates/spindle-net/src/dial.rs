@@ -12,7 +12,9 @@ use tokio::time::timeout;
 
 use crate::error::NetError;
 use crate::socket::{Network, TcpStream};
-use crate::target::{Target, Targets};
+#[cfg(feature = "uplinks")]
+use crate::target::Target;
+use crate::target::Targets;
 use crate::udp;
 
 /// If an attempt has no result, the next one starts after this time (RFC 8305, section 5: Connection Attempt
@@ -41,10 +43,10 @@ pub enum Sources {
 
 impl Sources {
     /// Fails if no connection can be opened at present, before a name is looked up, which may take long.
+    #[cfg(feature = "uplinks")]
     async fn ready(&self, targets: &Targets) -> io::Result<()> {
         let remote = |t: &Target| matches!(t, Target::Name(name, _) if name != "localhost");
         match self {
-            #[cfg(feature = "uplinks")]
             Self::Uplinks(uplinks) if targets.iter().all(remote) => {
                 uplinks.any(&targets.to_string()).await
             }
@@ -123,8 +125,11 @@ pub(crate) async fn dial(
     patience: Option<Duration>,
 ) -> Result<(TcpStream, SocketAddr), NetError> {
     let race = async {
-        let ready = local.ready(targets).await;
-        ready.map_err(NetError::system(NO_PATH))?;
+        #[cfg(feature = "uplinks")]
+        local
+            .ready(targets)
+            .await
+            .map_err(NetError::system(NO_PATH))?;
         let found = targets.addresses().await;
         let found = found.map_err(NetError::system("cannot look up the name"))?;
         let pairs = local.pairs(&interleaved(found)).await;
