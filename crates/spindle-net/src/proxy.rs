@@ -25,8 +25,8 @@ pub struct Proxy {
     /// The forwarding gateway that connects to the targets. Without one they are reached directly, for which the link
     /// must be able to reach any target, as a TUN device can.
     pub via: Option<Targets>,
-    /// Whether a program receives the answer that its target was reached before the gateway has answered, if a connection to the
-    /// gateway is ready. It saves a round trip. A target that is not reached then looks like one that resets.
+    /// Whether a program receives the answer that its target was reached before the gateway has answered. It saves a
+    /// round trip. A target that is not reached then looks like one that resets.
     pub answer_early: bool,
     /// SOCKS5 (RFC 1928), CONNECT only.
     pub socks5: bool,

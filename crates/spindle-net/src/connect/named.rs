@@ -41,8 +41,8 @@ pub(super) async fn open(
             opened.map(|o| (o, Vec::new()))
         }
         Some(via) => match shared.pool.take() {
-            Some(ready) if proxy.answer_early => {
-                return open_early(shared, &asked, program, ready).await;
+            ready if proxy.answer_early => {
+                return open_early(shared, via, &asked, program, ready).await;
             }
             ready => tunnel(shared, via, &asked.target, ready).await,
         },
@@ -106,20 +106,32 @@ async fn ask_ready(ready: &mut Opened, target: &Target, early: &[u8]) -> io::Res
 }
 
 /// Answers the program before the gateway has answered, and sends the program's first bytes with the request for the
-/// target. If the target is not reached, the program's connection is reset. The request is not sent again, since the
+/// target, on the ready connection or a new one. If the target is not reached, the program's connection is reset. The request is not sent again, since the
 /// target may have received the bytes.
 async fn open_early(
     shared: &Shared,
+    via: &Targets,
     asked: &Asked,
     program: &mut KernelStream,
-    mut ready: Opened,
+    ready: Option<Opened>,
 ) -> Result<Opened, Failed> {
     let early = first_bytes(asked, program).await.map_err(unreachable)?;
-    let answer = ask_ready(&mut ready, &asked.target, &early).await;
-    if answer.as_ref().is_err_and(is_stale) {
-        shared.pool.clear();
-    }
-    let opened = named(ready, &asked.target, answer);
+    let (opened, answer) = match ready {
+        Some(mut ready) => {
+            let answer = ask_ready(&mut ready, &asked.target, &early).await;
+            if answer.as_ref().is_err_and(is_stale) {
+                shared.pool.clear();
+            }
+            (ready, answer)
+        }
+        None => {
+            let opened = dial(shared, via).await;
+            let mut opened = opened.inspect_err(|_| relay::reset(program))?;
+            let answer = forward::tunnel(&mut opened.inside, &asked.target, &early).await;
+            (opened, answer)
+        }
+    };
+    let opened = named(opened, &asked.target, answer);
     let (mut opened, first) = opened.inspect_err(|_| relay::reset(program))?;
     let handed = timeout(PATIENCE, program.write_all(&first)).await;
     if let Err(e) = handed.unwrap_or_else(|_| Err(expired("first bytes"))) {

@@ -281,8 +281,8 @@ pub(crate) struct Connect {
     /// many as programs used lately, none on an idle host
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) ready: usize,
-    /// If a connection is ready, answer a program before the gateway has answered, which saves a round trip. A
-    /// target that is not reached then looks like one that resets
+    /// Answer a program before the gateway has answered, which saves a round trip. A target that is not reached
+    /// then looks like one that resets
     #[arg(long)]
     pub(crate) answer_early: bool,
     /// The programs speak SOCKS5 and name their targets, which the gateway of --via connects to (it needs
