@@ -173,19 +173,14 @@ impl Client {
         &self.network
     }
 
-    /// The client of this process.
-    async fn shared() -> Result<Self, NetError> {
-        let old = SHARED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if let Some(client) = old
-            && client.network.turn().await.is_ok()
-        {
-            return Ok(client);
+    /// The client of this process. With `renew`, a new one takes its place.
+    fn shared(renew: bool) -> Result<Self, NetError> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = shared.as_ref().filter(|_| !renew) {
+            return Ok(client.clone());
         }
         let new = Self::builder().build()?;
-        *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(new.clone());
+        *shared = Some(new.clone());
         Ok(new)
     }
 }
@@ -203,7 +198,10 @@ impl TcpStream {
         NetError: From<T::Error>,
     {
         let target = to.try_into()?;
-        Client::shared().await?.open(target).await
+        match Client::shared(false)?.open(target.clone()).await {
+            Err(NetError::Stopped(_)) => Client::shared(true)?.open(target).await,
+            opened => opened,
+        }
     }
 }
 

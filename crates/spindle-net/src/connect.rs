@@ -43,8 +43,8 @@ pub struct ConnectOptions {
     pub listen: Vec<SocketAddr>,
     /// Where connections go. A name is looked up for each connection.
     pub destination: Destination,
-    /// Addresses from which connections start. Those of the target's family are tried in order until the target
-    /// is reached from one of them.
+    /// Addresses from which connections start. Those of the target's family are tried 250 ms apart, and the first
+    /// connection that is established is used.
     pub local: Sources,
     /// Configuration of each connection ([`wire_config`](crate::wire_config)).
     pub config: Arc<Config>,

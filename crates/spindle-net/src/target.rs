@@ -47,22 +47,32 @@ impl Target {
     /// # Errors
     /// [`io::ErrorKind::HostUnreachable`] if the name is unknown.
     pub(crate) async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        let (name, port) = match self {
-            Self::Address(addr) => return Ok(vec![*addr]),
-            Self::Name(name, port) => (name.clone(), *port),
-        };
-        let unknown = |name: &str, e: &dyn fmt::Display| {
-            io::Error::new(io::ErrorKind::HostUnreachable, format!("{name}: {e}"))
-        };
-        let look_up = move || match (name.as_str(), port).to_socket_addrs() {
-            Ok(found) => Ok(found.collect()),
-            Err(e) => Err(unknown(&name, &e)),
-        };
-        // The task is not cancelled, and it panics only if the resolver does.
-        tokio::task::spawn_blocking(look_up)
-            .await
-            .unwrap_or_else(|e| Err(io::Error::other(e)))
+        match self {
+            Self::Address(addr) => Ok(vec![*addr]),
+            Self::Name(name, port) => look_up(name, *port, ()).await.map_err(|e| {
+                io::Error::new(io::ErrorKind::HostUnreachable, format!("{name}: {e}"))
+            }),
+        }
     }
+}
+
+/// Most addresses of a name that are looked at. A resolver may answer with thousands.
+const MOST_FOUND: usize = 256;
+
+/// Looks up a name with the system's resolver, which cannot be interrupted. `held` is dropped when it has ended, even if
+/// the caller no longer waits.
+pub(crate) async fn look_up(
+    name: &str,
+    port: u16,
+    held: impl Send + 'static,
+) -> io::Result<Vec<SocketAddr>> {
+    let name = name.to_owned();
+    let looking = tokio::task::spawn_blocking(move || {
+        let _held = held;
+        let found = (name, port).to_socket_addrs();
+        found.map(|list| list.take(MOST_FOUND).collect())
+    });
+    looking.await.map_err(io::Error::other)?
 }
 
 impl fmt::Display for Target {

@@ -82,12 +82,9 @@ async fn tunnel(
     ready: Option<Opened>,
 ) -> Result<(Opened, Vec<u8>), Failed> {
     if let Some(mut ready) = ready {
-        match ask_ready(&mut ready, target, &[]).await {
-            Err(e) if is_stale(&e) => {
-                tracing::debug!(error = %e, "a ready connection no longer works; a new one is opened");
-                ready.inside.handle().abort();
-                shared.pool.clear();
-            }
+        match ask_ready(shared, &mut ready, target, &[]).await {
+            // The request may be sent again, since no data of the program have followed it.
+            Err(e) if is_stale(&e) => {}
             asked => return named(ready, target, asked),
         }
     }
@@ -96,18 +93,32 @@ async fn tunnel(
     named(opened, target, asked)
 }
 
-/// Asks for the target on a connection that was ready. `early` is sent with the request.
-async fn ask_ready(ready: &mut Opened, target: &Target, early: &[u8]) -> io::Result<Vec<u8>> {
+/// Asks for the target on a connection that was ready. `early` is sent with the request. If the connection no longer
+/// works, it is reset, and the other ready ones are dropped.
+async fn ask_ready(
+    shared: &Shared,
+    ready: &mut Opened,
+    target: &Target,
+    early: &[u8],
+) -> io::Result<Vec<u8>> {
     let handle = ready.inside.handle().clone();
-    tokio::select! {
+    let asked = tokio::select! {
         asked = forward::tunnel(&mut ready.inside, target, early) => asked,
         () = unheard(&handle) => Err(io::ErrorKind::ConnectionAborted.into()),
+    };
+    if let Err(error) = &asked
+        && is_stale(error)
+    {
+        tracing::debug!(%error, "a ready connection no longer works");
+        handle.abort();
+        shared.pool.clear();
     }
+    asked
 }
 
 /// Answers the program before the gateway has answered, and sends the program's first bytes with the request for the
-/// target, on the ready connection or a new one. If the target is not reached, the program's connection is reset. The request is not sent again, since the
-/// target may have received the bytes.
+/// target, on the ready connection or a new one. If the target is not reached, the program's connection is reset. The
+/// request is not sent again, since the target may have received the bytes.
 async fn open_early(
     shared: &Shared,
     via: &Targets,
@@ -118,10 +129,7 @@ async fn open_early(
     let early = first_bytes(asked, program).await.map_err(unreachable)?;
     let (opened, answer) = match ready {
         Some(mut ready) => {
-            let answer = ask_ready(&mut ready, &asked.target, &early).await;
-            if answer.as_ref().is_err_and(is_stale) {
-                shared.pool.clear();
-            }
+            let answer = ask_ready(shared, &mut ready, &asked.target, &early).await;
             (ready, answer)
         }
         None => {
@@ -172,8 +180,7 @@ fn named(
     }
 }
 
-/// Whether a request on a ready connection failed because the gateway had closed the connection, or has forgotten it. A
-/// request without an answer may be sent again: no data of the program have followed it.
+/// Whether a request on a ready connection failed because the gateway had closed the connection, or has forgotten it.
 fn is_stale(e: &io::Error) -> bool {
     matches!(
         e.kind(),

@@ -1,7 +1,7 @@
 //! Resolving a client's target and connecting to it, within the rules.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::answer::{Refusal, Status};
 use super::rules::{Permitted, Rules};
 use crate::metrics::Refused;
-use crate::target::Target;
+use crate::target::{Target, look_up};
 
 /// How long looking up a name and connecting may take in all.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long connecting to one address may take.
 const ATTEMPT: Duration = Duration::from_secs(10);
-/// Most addresses of a name that are looked at, and most permitted ones that are tried.
-const MOST_FOUND: usize = 256;
+/// Most permitted addresses of a name that are tried.
 const MOST_TRIED: usize = 16;
 /// Most names that are looked up at a time. Each takes a thread while the system's resolver waits; tokio has 512.
 const MOST_LOOKUPS: usize = 256;
@@ -95,17 +94,10 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    async fn addresses(&self, name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
+    async fn addresses(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let permit = self.0.clone().acquire_owned().await;
         let permit = permit.map_err(io::Error::other)?;
-        // The resolver cannot be interrupted. The permit is returned when it has ended, even if no connection
-        // waits for it any longer.
-        let looking = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let found = (name, port).to_socket_addrs();
-            found.map(|list| list.take(MOST_FOUND).collect())
-        });
-        looking.await.map_err(io::Error::other)?
+        look_up(name, port, permit).await
     }
 }
 
@@ -123,7 +115,7 @@ pub(super) async fn dial(
     let found = match target {
         Target::Address(addr) => vec![*addr],
         Target::Name(name, port) => {
-            let looking = timeout_at(deadline, lookups.addresses(name.clone(), *port)).await;
+            let looking = timeout_at(deadline, lookups.addresses(name, *port)).await;
             let looking = looking.map_err(|_| DialError::LookupTimeout(target.clone()))?;
             looking.map_err(|e| DialError::Unknown(target.clone(), e))?
         }

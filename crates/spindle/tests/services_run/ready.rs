@@ -138,6 +138,11 @@ fn a_program_that_is_answered_early_reaches_its_target_or_is_reset() {
     ));
     let code = got.status.code();
     assert!(matches!(code, Some(52 | 56)), "{got:?}");
+    let said = String::from_utf8_lossy(&got.stderr);
+    assert!(
+        !said.contains("403"),
+        "the answer came before the gateway's: {said}"
+    );
     wait_for("the refusal is logged", || {
         connect.log().contains("the gateway answered 403")
     });
