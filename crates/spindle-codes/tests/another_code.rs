@@ -1,6 +1,7 @@
 //! The trait supports codes that are not MDS. A binary code with random rows, like an LDPC code, gets its
 //! decoder and `decodable` from its coefficients alone.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::Packets;

@@ -1,6 +1,7 @@
 //! Arbitrary input that claims to be a block is answered with packets or a typed error, and costs no more than
 //! the limits allow.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Packets, bytes};

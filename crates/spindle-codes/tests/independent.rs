@@ -9,6 +9,7 @@
 //! is divided by `a(x)` afterwards, both must agree byte for byte. In the same way its decoder must read our
 //! parities. It has no point for parity 0, the XOR, which other tests compare with its definition.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::Packets;

@@ -1,5 +1,6 @@
 //! Every loss pattern of small blocks, and random patterns of large blocks, with every kernel.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Packets, bytes};

@@ -1,6 +1,7 @@
 //! Lengths behave like bytes: they decode in the same cases, to the same lengths and DSNs, and are refused
 //! alike.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::Packets;

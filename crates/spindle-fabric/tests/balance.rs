@@ -1,5 +1,6 @@
 //! The paths that packets take.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use std::collections::{HashMap, HashSet};

@@ -1,5 +1,6 @@
 //! The balancers in a network.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use std::sync::Arc;

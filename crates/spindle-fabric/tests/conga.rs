@@ -1,5 +1,6 @@
 //! CONGA in a network with a slow path.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

@@ -1,5 +1,6 @@
 //! On random networks every packet is accounted for, and every run can be repeated.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Outcome, Parcel};

@@ -1,5 +1,6 @@
 //! Packets that may not be lost: repairs that a caller sends when drops are reported.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

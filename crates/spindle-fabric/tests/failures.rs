@@ -1,5 +1,6 @@
 //! Loss and links that go down.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

@@ -1,5 +1,6 @@
 //! Jitter, reordering and local retransmission.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Outcome, Parcel, drain};

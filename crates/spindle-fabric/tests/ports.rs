@@ -1,5 +1,6 @@
 //! Times, queues and marks, compared with values computed by hand.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

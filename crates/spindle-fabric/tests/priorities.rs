@@ -1,5 +1,6 @@
 //! Ports with two strict priorities.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

@@ -1,6 +1,7 @@
 //! Ports with queue disciplines: no packet is lost or duplicated inside a queue, flows stay in order, and the
 //! buffer's limit is kept.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
 //! Hosts with several interfaces, and graphs built by hand.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

@@ -1,5 +1,6 @@
 //! Links whose rate and delay follow a trace.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

@@ -1,5 +1,6 @@
 //! The observations of a watch, compared with values computed by hand.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod common;
 
 use common::{Parcel, drain};

@@ -1,5 +1,4 @@
 //! Test packets whose bytes, lengths and DSNs are distinctive.
-#![allow(dead_code, reason = "each test uses its own part")]
 
 use spindle_codes::{Body, Content, Recovered, Source};
 

@@ -1,5 +1,4 @@
 //! The packets that the tests carry, and the loop that runs them.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use spindle_fabric::{Address, Class, Event, Packet, Pending, Simulation};
 use spindle_fabric::{DropCause, EventQueue, LinkId};
