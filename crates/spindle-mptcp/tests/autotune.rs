@@ -1,5 +1,6 @@
 //! Buffers that start small and grow with the capacity of the paths.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::cmp::Reverse;

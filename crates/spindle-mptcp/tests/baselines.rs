@@ -1,6 +1,7 @@
 //! The schemes that FUSO is compared with, each in a situation where it matters: which losses they repair, how
 //! soon, and whether without a timeout or retransmission.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::sync::Arc;

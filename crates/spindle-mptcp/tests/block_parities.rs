@@ -2,6 +2,7 @@
 //!
 //! `SPINDLE_NETWORKS` sets how many random networks are tried, `SPINDLE_NETWORKS_SEED` which ones.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::cell::Cell;

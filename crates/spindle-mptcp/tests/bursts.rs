@@ -1,5 +1,6 @@
 //! Bursts: several new segments under one mapping, handed out as one segment.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use proptest::prelude::*;

@@ -6,6 +6,7 @@
 //! together. Now there is spare window and no new data to send. The client is the sender, because it opens the
 //! subflows and therefore numbers them.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::sync::Arc;

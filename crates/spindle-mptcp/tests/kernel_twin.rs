@@ -1,6 +1,7 @@
 //! The preset `mptcp-linux` behaves like the Linux kernel: bursts are assigned ahead of the window, the
 //! connection's timer reinjects over an idle subflow, and ssthresh comes from cwnd.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::sync::Arc;

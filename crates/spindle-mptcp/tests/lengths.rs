@@ -1,5 +1,6 @@
 //! A run with real bytes and a run with payload lengths only produce the same segments.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};

@@ -1,6 +1,7 @@
 //! A middlebox removes MPTCP options from some moment on (RFC 8684, section 3.7). A connection with one subflow
 //! continues as plain TCP, and no byte is lost or delivered twice.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::sync::Arc;

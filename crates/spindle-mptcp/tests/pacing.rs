@@ -1,5 +1,6 @@
 //! Pacing: data that the window allows are not sent all at once.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
 //! Paths whose MTU changes during a connection (RFC 1191, RFC 8201).
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use proptest::prelude::*;

@@ -3,6 +3,7 @@
 //!
 //! `SPINDLE_NETWORKS` sets the number of networks, and `SPINDLE_NETWORKS_SEED` the seed.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use proptest::prelude::*;

@@ -4,6 +4,7 @@
 //! There are two subflows. The client writes six packets, three on each subflow. The first packet on the second
 //! subflow is lost, with every retransmission on that subflow.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! Runs that failed once, as small as they could be made.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use support::scenario::{AppSpec, EndSpec, MultiSpec, NAMES, PathSpec, Scenario};

@@ -1,5 +1,6 @@
 //! Subflows lost because of the network are opened again by the end that opened them.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr};

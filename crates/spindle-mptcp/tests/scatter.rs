@@ -2,6 +2,7 @@
 //!
 //! `SPINDLE_NETWORKS` sets the number of random networks, and `SPINDLE_NETWORKS_SEED` their seed.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::cell::{Cell, RefCell};

@@ -1,5 +1,6 @@
 //! What a custom scheduler sees of a connection, when it is asked, and how its decisions are carried out.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,7 @@
 //! Each subflow has its own window in addition to the data-level window (RFC 8684, section 3.3.4). Stateful
 //! firewalls and NATs on the subflow's path take data beyond it for an attack.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::collections::HashMap;

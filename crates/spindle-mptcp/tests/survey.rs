@@ -1,5 +1,6 @@
 //! Collecting the counters of all connections in parts.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::sync::Arc;

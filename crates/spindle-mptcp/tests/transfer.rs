@@ -1,5 +1,6 @@
 //! Whole connections over simple networks.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Data that the peer acknowledges on a subflow and does not accept at the data level. Linux does this with
 //! data beyond the window of its last DATA_ACK, and if memory is short.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr};

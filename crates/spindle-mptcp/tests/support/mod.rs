@@ -1,11 +1,6 @@
 //! Two stacks and a network between them that loses, delays, reorders, duplicates, marks and corrupts packets,
 //! all from one seed.
 
-#![allow(
-    dead_code,
-    reason = "each test file that includes this uses its own part"
-)]
-
 pub(crate) mod apps;
 #[path = "../budget/mod.rs"]
 pub(crate) mod budget;
