@@ -13,7 +13,8 @@ use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions}
 use spindle_net::{Arrival, FIRST_KEY, Link, Network, TcpStream};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{
-    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet, Segment, SeqNumber,
+    Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet, Payload, Segment,
+    SeqNumber,
 };
 use udp_ends::{
     PORT, carry, client, config, connected, datagram, in_time, pattern, server, server_of,
@@ -329,6 +330,32 @@ fn a_segment_from_another_address_is_dropped_until_the_first_one_is_proven() {
     assert_eq!(rig.link.udp().expect("it is over UDP").challenges, 1);
     rig.say(&datagram(7, 5, Flags::ACK, 0));
     assert_eq!(rig.turn(&[], true).len(), 1);
+}
+
+/// The segment that acknowledges the SYN/ACK may be lost, or be inside a coded packet. The server then sees only
+/// segments that acknowledge more.
+#[test]
+fn an_address_whose_handshake_no_segment_completes_is_challenged() {
+    let mut rig = Rig::new();
+    rig.say(&datagram(7, 5, Flags::SYN, 0));
+    let syn = rig.turn(&[], true).pop().expect("the SYN");
+    let mut answer = Segment::new(syn.dst, syn.src);
+    (answer.flags, answer.seq) = (Flags(Flags::SYN.0 | Flags::ACK.0), SeqNumber(1));
+    rig.turn(std::slice::from_ref(&answer), true);
+    // The link challenged the address while it knew of no SYN to acknowledge.
+    let before = rig.link.udp().expect("it is over UDP").challenges;
+    let challenges = |rig: &Rig| rig.link.udp().expect("it is over UDP").challenges - before;
+    rig.now += Duration::from_secs(1);
+    rig.turn(&[], true);
+    assert_eq!(challenges(&rig), 0);
+    rig.say(&datagram(7, 5, Flags::ACK, 10));
+    assert_eq!(rig.turn(&[], true).len(), 1);
+    assert_eq!(challenges(&rig), 1);
+    // Data that exceed what the address may get are a reason, too.
+    rig.now += Duration::from_secs(1);
+    (answer.flags, answer.payload) = (Flags::ACK, Payload::Length(1400));
+    rig.turn(&[answer], true);
+    assert_eq!(challenges(&rig), 2);
 }
 
 #[test]

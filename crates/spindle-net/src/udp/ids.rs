@@ -150,6 +150,14 @@ impl Entry {
         self.unproven && self.expected.is_none() && !self.is_new()
     }
 
+    /// Whether only a challenge can prove the address, because the subflow exchanges this packet although
+    /// nothing has [completed](Self::completes) the handshake. The segment that did may have been lost, or it
+    /// was inside a coded packet.
+    pub(super) fn wants_challenge_for(&self, packet: &Packet) -> bool {
+        let opens = packet.tcp().is_some_and(|s| s.flags.contains(Flags::SYN));
+        self.wants_challenge() || self.unproven && !self.is_new() && !opens
+    }
+
     /// Makes a proven address the subflow's own. Returns whether the subflow had another address before.
     fn moves(&mut self, now: Instant, way: Route, socket: usize) -> bool {
         let moved = self.way.0 != way.0;

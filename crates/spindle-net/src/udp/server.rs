@@ -265,7 +265,7 @@ impl UdpServer {
             entry.heard = now;
             if entry.completes(&packet) {
                 self.ids.prove(id);
-            } else if entry.wants_challenge() && entry.may_challenge(now) {
+            } else if entry.wants_challenge_for(&packet) && entry.may_challenge(now) {
                 self.send_challenge(now, id, origin);
             }
         } else if is_scattered(&packet) {
@@ -345,12 +345,12 @@ impl UdpServer {
         }
     }
 
-    /// Challenges the address of an id if nothing else can prove it.
+    /// Challenges the address of an id.
     fn challenge_own(&mut self, now: Instant, id: u64) {
         let Some(entry) = self.ids.get(id) else {
             return;
         };
-        if entry.wants_challenge() && entry.may_challenge(now) {
+        if entry.may_challenge(now) {
             let origin = Origin {
                 socket: entry.socket,
                 way: entry.way,
@@ -440,6 +440,9 @@ impl Link for UdpServer {
         clamp_mss(&mut packet, self.options.max_mtu, entry.way.0.is_ipv4());
         if !entry.pays_for(&packet) {
             self.out.counters.dropped_out += 1;
+            if entry.wants_challenge_for(&packet) {
+                self.challenge_own(now, id);
+            }
             return;
         }
         if is_scattered(&packet) {
@@ -483,7 +486,9 @@ impl Link for UdpServer {
                 continue;
             }
             self.ids.keep(now, id);
-            self.challenge_own(now, id);
+            if self.ids.peek(id).is_some_and(Entry::wants_challenge) {
+                self.challenge_own(now, id);
+            }
         }
         for _ in 0..CHECKS {
             let Some(id) = self.ids.due(now) else { break };
