@@ -6,6 +6,7 @@ mod forward;
 mod keys;
 mod managed;
 mod memory;
+mod outages;
 mod program;
 mod ready;
 mod roaming;

@@ -14,17 +14,21 @@ use crate::two_hosts::{Namespace, have, run, within};
 const LONGEST_STALL: Duration = Duration::from_secs(5);
 /// Bytes of the download. With the rates below it takes 16 s or more.
 const LEN: usize = 24_000_000;
-const PORT: &str = "127.0.0.1:7000";
+/// Bytes that the service writes at once.
+const CHUNK: usize = 65_536;
+const RATE: &str = "6mbit";
+pub(super) const PORT: &str = "127.0.0.1:7000";
 
 /// Client `c`, the router `r` in between, and the gateway's host, which is the test's own namespace. The uplinks `u1`
 /// and `u2` of the client lead to the router. The router masquerades `u2`.
-struct Net {
-    client: Namespace,
-    router: Namespace,
+pub(super) struct Net {
+    pub(super) client: Namespace,
+    pub(super) router: Namespace,
 }
 
 impl Net {
-    fn new() -> Self {
+    /// `rate` is that of each uplink towards the client, as tc writes it.
+    pub(super) fn new(rate: &str) -> Self {
         let (client, router) = (Namespace::new(), Namespace::new());
         run(&format!(
             "ip link add g1 type veth peer name r0 netns {}; ip addr add 192.0.2.1/24 dev g1; ip link set g1 up; \
@@ -35,7 +39,7 @@ impl Net {
         for n in [1, 2] {
             router.run(&format!(
                 "ip link add r{n} type veth peer name u{n} netns {}; ip addr add 10.3.{n}.1/24 dev r{n}; \
-                 ip link set r{n} up; tc qdisc add dev r{n} root tbf rate 6mbit burst 64kb latency 80ms",
+                 ip link set r{n} up; tc qdisc add dev r{n} root tbf rate {rate} burst 64kb latency 80ms",
                 client.pid()
             ));
         }
@@ -47,14 +51,22 @@ impl Net {
     }
 
     /// Gives uplink `n` an address and a default route.
-    fn up(&self, n: u32, host: u32) {
+    pub(super) fn up(&self, n: u32, host: u32) {
         self.client.run(&format!(
             "ip link set u{n} up; ip addr add 10.3.{n}.{host}/24 dev u{n}; \
              ip route add default via 10.3.{n}.1 dev u{n} metric {n}"
         ));
     }
 
-    fn connect(&self, flags: &str) -> Running {
+    /// Lets the packets of the first uplink vanish in the router.
+    pub(super) fn hole(&self) {
+        self.router.run(
+            "nft add table ip hole; nft add chain ip hole lost '{ type filter hook forward priority 0; }'; \
+             nft add rule ip hole lost iifname r1 drop; nft add rule ip hole lost oifname r1 drop",
+        );
+    }
+
+    pub(super) fn connect(&self, flags: &str) -> Running {
         let arguments = [
             program(),
             "connect",
@@ -70,7 +82,7 @@ impl Net {
 }
 
 /// A gateway at 192.0.2.1.
-fn gateway(to: SocketAddr) -> Running {
+pub(super) fn gateway(to: SocketAddr) -> Running {
     let mut command = Command::new(program());
     let flags = format!("gateway --udp --insecure --listen 192.0.2.1:4430 --to {to}");
     command.args(flags.split_whitespace());
@@ -81,8 +93,20 @@ fn byte(at: usize) -> u8 {
     (at / 7 + at % 251) as u8
 }
 
+/// Writes the bytes of the download from `at` on.
+fn fill(chunk: &mut [u8], at: usize) {
+    for (i, b) in chunk.iter_mut().enumerate() {
+        *b = byte(at + i);
+    }
+}
+
+/// Whether these are the bytes of the download from `at` on.
+pub(super) fn fits(bytes: &[u8], at: usize) -> bool {
+    bytes.iter().enumerate().all(|(i, b)| *b == byte(at + i))
+}
+
 /// A service that reads a length of eight bytes, and sends as many bytes.
-fn downloads() -> SocketAddr {
+pub(super) fn downloads() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a service");
     let addr = listener.local_addr().expect("its address");
     std::thread::spawn(move || {
@@ -90,9 +114,16 @@ fn downloads() -> SocketAddr {
             std::thread::spawn(move || {
                 let mut len = [0; 8];
                 if stream.read_exact(&mut len).is_ok() {
-                    let bytes: Vec<u8> = (0..u64::from_be_bytes(len) as usize).map(byte).collect();
-                    // An error means that the test has failed already.
-                    let _ = stream.write_all(&bytes);
+                    let len = u64::from_be_bytes(len) as usize;
+                    let mut chunk = vec![0; CHUNK];
+                    for begin in (0..len).step_by(CHUNK) {
+                        let chunk = &mut chunk[..CHUNK.min(len - begin)];
+                        fill(chunk, begin);
+                        // An error means that the test has failed already.
+                        if stream.write_all(chunk).is_err() {
+                            return;
+                        }
+                    }
                 }
             });
         }
@@ -112,7 +143,7 @@ fn download(len: usize, got: &AtomicU64) -> Duration {
     while at < len {
         let n = stream.read(&mut buffer).expect("the next bytes");
         assert!(n > 0, "the download ended at {at}");
-        assert!((0..n).all(|i| buffer[i] == byte(at + i)), "at {at}");
+        assert!(fits(&buffer[..n], at), "at {at}");
         at += n;
         longest = longest.max(last.elapsed());
         last = Instant::now();
@@ -122,7 +153,7 @@ fn download(len: usize, got: &AtomicU64) -> Duration {
 }
 
 /// Whether a small download succeeds over a new connection.
-fn works() -> bool {
+pub(super) fn works() -> bool {
     let port: SocketAddr = PORT.parse().expect("an address");
     let Ok(mut stream) = TcpStream::connect(port) else {
         return false;
@@ -131,8 +162,7 @@ fn works() -> bool {
     stream.set_read_timeout(patience).expect("a timeout");
     let asked = stream.write_all(&2000u64.to_be_bytes());
     let mut bytes = vec![0; 2000];
-    asked.and_then(|()| stream.read_exact(&mut bytes)).is_ok()
-        && bytes == (0..2000).map(byte).collect::<Vec<_>>()
+    asked.and_then(|()| stream.read_exact(&mut bytes)).is_ok() && fits(&bytes, 0)
 }
 
 /// The state of each uplink, in the order of their devices.
@@ -156,7 +186,7 @@ fn uplinks(connect: &Running) -> Vec<String> {
 }
 
 /// Whether a subflow of the oldest connection starts from this address, is established, and has received bytes.
-fn carries(connect: &Running, address: &str) -> bool {
+pub(super) fn carries(connect: &Running, address: &str) -> bool {
     let status = connect.status();
     let subflows = status["connections"][0]["subflows"].clone();
     let list = subflows.as_array().cloned().unwrap_or_default();
@@ -176,7 +206,7 @@ fn a_download_goes_on_while_uplinks_appear_change_their_address_disappear_and_re
         return;
     }
     within(test, 150, |_| {
-        let net = Net::new();
+        let net = Net::new(RATE);
         let gateway = gateway(downloads());
         net.up(1, 2);
         let connect = net.connect("--via 192.0.2.1:4430");
@@ -238,7 +268,7 @@ fn connect_starts_without_any_uplink_and_refuses_connections_soon_with_a_reason(
         return;
     }
     within(test, 60, |_| {
-        let net = Net::new();
+        let net = Net::new(RATE);
         let _gateway = gateway(downloads());
         for via in ["192.0.2.1:4430", "gateway.invalid:4430"] {
             let connect = net.connect(&format!("--via {via}"));
@@ -272,7 +302,7 @@ fn backups_and_devices_are_selected_by_patterns() {
         return;
     }
     within(test, 60, |_| {
-        let net = Net::new();
+        let net = Net::new(RATE);
         let _gateway = gateway(downloads());
         net.up(1, 2);
         net.up(2, 2);

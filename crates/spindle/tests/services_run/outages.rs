@@ -1,0 +1,278 @@
+//! How long a download stalls, and how soon new connections open, in each state of a client's two uplinks.
+//!
+//! `SPINDLE_OUTAGES=full` downloads 1 GB and requires that no stall is longer than half a second while an uplink
+//! works, that each connection opens within 250 ms (the round trip takes less than 1 ms), and within 400 ms if the
+//! default path is dead. Otherwise the
+//! download is small and times only turn a hang into a failure.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::program::{Running, wait_for};
+use crate::two_hosts::{have, within};
+use crate::uplinks::{Net, PORT, carries, downloads, fits, gateway, works};
+
+/// What the test does and requires.
+struct Size {
+    /// Bytes of the download.
+    len: usize,
+    /// The rate of each uplink, as tc writes it.
+    rate: &'static str,
+    /// How long each state lasts.
+    state: Duration,
+    /// New connections in each state.
+    opens: u32,
+    /// The longest stall.
+    stall: Duration,
+    /// The longest time until a new connection has brought its first bytes.
+    open: Duration,
+    /// The same if the default path is dead.
+    first: Duration,
+}
+
+const FULL: Size = Size {
+    len: 1_000_000_000,
+    rate: "300mbit",
+    state: Duration::from_secs(1),
+    opens: 20,
+    stall: Duration::from_millis(500),
+    open: Duration::from_millis(250),
+    first: Duration::from_millis(400),
+};
+const QUICK: Size = Size {
+    len: 30_000_000,
+    rate: "8mbit",
+    state: Duration::from_millis(500),
+    opens: 3,
+    stall: Duration::from_secs(5),
+    open: Duration::from_secs(5),
+    first: Duration::from_secs(5),
+};
+
+fn size() -> Size {
+    match std::env::var("SPINDLE_OUTAGES") {
+        Ok(value) if value == "full" => FULL,
+        _ => QUICK,
+    }
+}
+
+/// A download that is going on.
+#[derive(Default)]
+struct Progress {
+    /// Bytes so far.
+    got: AtomicU64,
+    /// The longest time without any bytes since the last call of `longest`, in microseconds.
+    longest: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Progress {
+    /// Downloads bytes and checks each.
+    fn run(&self, len: usize) {
+        let port: SocketAddr = PORT.parse().expect("an address");
+        let mut stream = TcpStream::connect(port).expect("a connection");
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).expect("a timeout");
+        stream.write_all(&(len as u64).to_be_bytes()).expect("room");
+        let (mut at, mut last) = (0, Instant::now());
+        let mut buffer = vec![0; 1 << 18];
+        while at < len && !self.stop.load(Ordering::Relaxed) {
+            let n = stream.read(&mut buffer).expect("the next bytes");
+            assert!(n > 0, "the download ended at {at}");
+            let gap = last.elapsed().as_micros() as u64;
+            self.longest.fetch_max(gap, Ordering::Relaxed);
+            last = Instant::now();
+            assert!(fits(&buffer[..n], at), "at {at}");
+            at += n;
+            self.got.store(at as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The longest stall since the last call.
+    fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// A state of the uplinks: how it begins, and the address that must carry data then.
+struct State {
+    name: &'static str,
+    address: &'static str,
+    begin: fn(&Net, &Running),
+    /// How long connect itself stands still, which is no stall of an uplink.
+    asleep: Duration,
+}
+
+const SLEEP: Duration = Duration::from_secs(2);
+const STATES: [State; 10] = [
+    State {
+        name: "one uplink",
+        address: "10.3.1.2",
+        begin: |_, _| {},
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "a second one appears, behind a NAT",
+        address: "10.3.2.2",
+        begin: |net, _| net.up(2, 2),
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "the first one changes its address",
+        address: "10.3.1.7",
+        begin: |net, _| {
+            net.client.run(
+                "ip addr flush dev u1; ip addr add 10.3.1.7/24 dev u1; \
+                 ip route replace default via 10.3.1.1 dev u1 metric 1",
+            );
+        },
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "the first one loses its carrier",
+        address: "10.3.2.2",
+        begin: |net, _| {
+            net.router.run("ip link set r1 down");
+        },
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "it returns",
+        address: "10.3.1.7",
+        begin: |net, _| {
+            net.router.run("ip link set r1 up");
+        },
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "packets of the first one vanish",
+        address: "10.3.2.2",
+        begin: |net, _| {
+            net.hole();
+        },
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "they pass again",
+        address: "10.3.1.7",
+        begin: |net, _| {
+            net.router.run("nft delete table ip hole");
+        },
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "the second one is gone",
+        address: "10.3.1.7",
+        begin: |net, _| {
+            net.client.run("ip link set u2 down");
+        },
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "it returns with another address",
+        address: "10.3.2.9",
+        begin: |net, _| {
+            net.client.run("ip addr flush dev u2; ip link set u2 up");
+            net.up(2, 9);
+        },
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "connect wakes up with another address of the first one",
+        address: "10.3.1.8",
+        begin: |net, connect| {
+            connect.signal("STOP");
+            net.client.run(
+                "ip addr flush dev u1; ip addr add 10.3.1.8/24 dev u1; \
+                 ip route replace default via 10.3.1.1 dev u1 metric 1",
+            );
+            std::thread::sleep(SLEEP);
+            connect.signal("CONT");
+        },
+        asleep: SLEEP,
+    },
+];
+
+/// The longest time until a new connection has brought its first bytes, of several.
+fn opens(count: u32, connect: &Running) -> Duration {
+    let times = (0..count).map(|_| {
+        let begin = Instant::now();
+        assert!(works(), "{}", connect.log());
+        begin.elapsed()
+    });
+    times.max().unwrap_or_default()
+}
+
+#[test]
+fn a_download_goes_on_and_connections_open_in_every_state_of_the_uplinks() {
+    let test = "outages::a_download_goes_on_and_connections_open_in_every_state_of_the_uplinks";
+    if !["tc", "nft"].iter().all(|p| have(test, p)) {
+        return;
+    }
+    let size = size();
+    within(test, 300, |_| {
+        let net = Net::new(size.rate);
+        let _gateway = gateway(downloads());
+        net.up(1, 2);
+        let connect = net.connect("--via 192.0.2.1:4430");
+        let progress = Progress::default();
+        let mut table = String::from("stall ms  opens within ms\n");
+        net.client.at(|| {
+            std::thread::scope(|scope| {
+                let running = scope.spawn(|| progress.run(size.len));
+                for state in STATES {
+                    progress.longest();
+                    (state.begin)(&net, &connect);
+                    let open = opens(size.opens, &connect);
+                    wait_for(state.name, || carries(&connect, state.address));
+                    std::thread::sleep(size.state);
+                    let stall = progress.longest().saturating_sub(state.asleep);
+                    assert!(
+                        !running.is_finished(),
+                        "{}: the download ended too early",
+                        state.name
+                    );
+                    let times = [stall, open].map(|t| t.as_micros() as f64 / 1000.0);
+                    writeln!(table, "{:8.1}  {:8.1}  {}", times[0], times[1], state.name)
+                        .expect("a string");
+                    assert!(stall <= size.stall, "{table}{}", connect.log());
+                    assert!(open <= size.open, "{table}{}", connect.log());
+                }
+                running.join().expect("the download");
+            });
+        });
+        eprint!("{table}");
+        assert_eq!(progress.got.load(Ordering::Relaxed), size.len as u64);
+    });
+}
+
+#[test]
+fn the_first_connection_opens_soon_although_the_default_path_is_dead() {
+    let test = "outages::the_first_connection_opens_soon_although_the_default_path_is_dead";
+    if !["tc", "nft"].iter().all(|p| have(test, p)) {
+        return;
+    }
+    let size = size();
+    within(test, 60, |_| {
+        let net = Net::new(size.rate);
+        let _gateway = gateway(downloads());
+        net.up(1, 2);
+        net.up(2, 2);
+        net.hole();
+        for flags in ["", "--local u1 --local u2", "--transport fuso"] {
+            let begin = Instant::now();
+            let connect = net.connect(&format!("--via 192.0.2.1:4430 {flags}"));
+            let start = begin.elapsed();
+            net.client.at(|| {
+                let time = opens(1, &connect);
+                eprintln!(
+                    "connect {flags}: listens after {start:?}, first connection after {time:?}"
+                );
+                assert!(time <= size.first, "{time:?}: {}", connect.log());
+            });
+        }
+    });
+}
