@@ -1,4 +1,4 @@
-//! The metrics over HTTP.
+//! The metrics and the state of the service over HTTP.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,11 +15,16 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::Metrics;
-use crate::Network;
 use crate::observers::{self, Allowance};
+use crate::service::{Lifecycle, Stage};
+use crate::{NetError, Network};
 
 /// The path of the metrics: Prometheus's default `metrics_path`.
-const PATH: &str = "/metrics";
+const METRICS: &str = "/metrics";
+/// Whether the data path serves connections, for a supervisor that restarts the process otherwise.
+const HEALTH: &str = "/healthz";
+/// Whether new connections are accepted, for a balancer that sends them elsewhere otherwise.
+const READY: &str = "/ready";
 /// The longest head of a request. A scraper's has a few hundred bytes.
 const MAX_REQUEST: usize = 8 << 10;
 /// 10 s is Prometheus's default `scrape_timeout`.
@@ -34,19 +39,30 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 type Answer = Response<Full<Bytes>>;
 
-/// Answers scrapers (`GET /metrics`) for as long as it is polled.
-pub async fn serve(listener: TcpListener, metrics: Metrics, network: Network) -> Infallible {
+/// What the answers are made from.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The metrics that the service counts.
+    pub metrics: Metrics,
+    /// The network whose data path must answer.
+    pub network: Network,
+    /// The service's life: one that drains is not ready.
+    pub lifecycle: Lifecycle,
+}
+
+/// Answers scrapers (`GET /metrics`) and probes (`GET /healthz`, `GET /ready`) for as long as it is polled.
+pub async fn serve(listener: TcpListener, observed: Observed) -> Infallible {
     let accept = |cx: &mut Context<'_>| listener.poll_accept(cx).map_ok(|(stream, _)| stream);
     observers::serve("the metrics' port", ALLOWANCE, accept, |stream| {
-        answer(stream, metrics.clone(), network.clone())
+        answer(stream, observed.clone())
     })
     .await
 }
 
 /// Reads one request and sends one response.
-async fn answer(stream: TcpStream, metrics: Metrics, network: Network) -> io::Result<()> {
+async fn answer(stream: TcpStream, observed: Observed) -> io::Result<()> {
     let service = service_fn(async |request: Request<Incoming>| {
-        Ok::<_, Infallible>(respond(&request, &metrics, &network).await)
+        Ok::<_, Infallible>(respond(&request, &observed).await)
     });
     http1::Builder::new()
         .keep_alive(false)
@@ -56,12 +72,11 @@ async fn answer(stream: TcpStream, metrics: Metrics, network: Network) -> io::Re
         .map_err(io::Error::other)
 }
 
-async fn respond<B>(request: &Request<B>, metrics: &Metrics, network: &Network) -> Answer {
-    if request.uri().path() != PATH {
-        return text(
-            StatusCode::NOT_FOUND,
-            format!("the metrics are at {PATH}\n"),
-        );
+async fn respond<B>(request: &Request<B>, observed: &Observed) -> Answer {
+    let path = request.uri().path();
+    if ![METRICS, HEALTH, READY].contains(&path) {
+        let paths = format!("want {METRICS}, {HEALTH} or {READY}\n");
+        return text(StatusCode::NOT_FOUND, paths);
     }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "want GET\n".to_owned());
@@ -69,14 +84,31 @@ async fn respond<B>(request: &Request<B>, metrics: &Metrics, network: &Network) 
         answer.headers_mut().insert(ALLOW, allowed);
         return answer;
     }
-    match tokio::time::timeout(DATA_PATH, metrics.text(network)).await {
-        Ok(Ok(all)) => of_type(StatusCode::OK, OPENMETRICS, all),
-        Ok(Err(e)) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{e}\n")),
-        Err(_) => {
-            let why = format!("the data path has not answered for {DATA_PATH:?}\n");
-            text(StatusCode::SERVICE_UNAVAILABLE, why)
-        }
+    if path == READY && observed.lifecycle.stage() != Stage::Running {
+        let why = "no new connections are accepted\n";
+        return text(StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
     }
+    let network = &observed.network;
+    if path == METRICS {
+        return match in_time(observed.metrics.text(network)).await {
+            Ok(all) => of_type(StatusCode::OK, OPENMETRICS, all),
+            Err(no) => no,
+        };
+    }
+    match in_time(network.turn()).await {
+        Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
+        Err(no) => no,
+    }
+}
+
+/// What the data path answers, or the response that it does not.
+async fn in_time<T>(answer: impl Future<Output = Result<T, NetError>>) -> Result<T, Answer> {
+    let why = match tokio::time::timeout(DATA_PATH, answer).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(e)) => format!("{e}\n"),
+        Err(_) => format!("the data path has not answered for {DATA_PATH:?}\n"),
+    };
+    Err(text(StatusCode::SERVICE_UNAVAILABLE, why))
 }
 
 fn text(status: StatusCode, body: String) -> Answer {
@@ -107,17 +139,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_are_served_at_one_path_and_other_requests_are_refused() {
+    async fn metrics_and_states_are_served_and_other_requests_are_refused() {
         let (link, _other) = memory::pair(64);
         let network = Network::start(NetworkConfig::default(), Box::new(link)).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let serving = tokio::spawn(serve(listener, Metrics::new("fuso"), network.clone()));
+        let observed = Observed {
+            metrics: Metrics::new("fuso"),
+            network: network.clone(),
+            lifecycle: Lifecycle::default(),
+        };
+        let lifecycle = observed.lifecycle.clone();
+        let serving = tokio::spawn(serve(listener, observed));
         for (request, status, body) in [
             ("GET /metrics HTTP/1.1", "200 OK", "# EOF\n"),
             ("GET /metrics?x=1 HTTP/1.0", "200 OK", "# EOF\n"),
             ("HEAD /metrics HTTP/1.1", "200 OK", "\r\n\r\n"),
-            ("GET / HTTP/1.1", "404 Not Found", "at /metrics\n"),
+            ("GET /healthz HTTP/1.1", "200 OK", "ok\n"),
+            ("GET /ready HTTP/1.1", "200 OK", "ok\n"),
+            (
+                "GET / HTTP/1.1",
+                "404 Not Found",
+                "want /metrics, /healthz or /ready\n",
+            ),
             ("POST /metrics HTTP/1.1", "405 Method", "want GET\n"),
             ("nothing like it", "400 Bad Request", ""),
         ] {
@@ -126,9 +170,22 @@ mod tests {
             assert!(first.contains(status), "{request}: {answer}");
             assert!(answer.ends_with(body), "{request}: {answer}");
         }
+        let get = async |path| told(at, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        lifecycle.drain();
+        let answer = get(READY).await;
+        assert!(
+            answer.contains("503") && answer.ends_with("accepted\n"),
+            "{answer}"
+        );
+        assert!(
+            get(HEALTH).await.contains("200 OK"),
+            "it still serves connections"
+        );
         network.shutdown().await;
-        let answer = told(at, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
-        assert!(answer.contains("503"), "{answer}");
+        for path in [METRICS, HEALTH] {
+            let answer = get(path).await;
+            assert!(answer.contains("503"), "{answer}");
+        }
         serving.abort();
     }
 }

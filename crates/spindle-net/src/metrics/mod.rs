@@ -5,6 +5,7 @@
 
 mod collect;
 mod http;
+mod process;
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-pub use http::serve;
+pub use http::{Observed, serve};
 
 use crate::tls::{Expiry, Owner};
 use crate::{NetError, Network};
@@ -235,7 +237,16 @@ impl Metrics {
         let own = &self.own;
         let label = ("transport".into(), own.transport.clone().into());
         let refused = self.all_refused(&snapshot);
-        let mut registry = Registry::with_prefix_and_labels("spindle", [label].into_iter());
+        let mut all = Registry::default();
+        all.register_collector(Box::new(process::ProcessMetrics));
+        let registry = all
+            .sub_registry_with_prefix("spindle")
+            .sub_registry_with_label(label);
+        registry.register(
+            "build",
+            "The version that runs",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
         registry.register_collector(Box::new(snapshot));
         registry.register(
             "ended",
@@ -257,7 +268,7 @@ impl Metrics {
         );
         let mut out = String::new();
         // Writing to a string does not fail.
-        let _ = text::encode(&mut out, &registry);
+        let _ = text::encode(&mut out, &all);
         Ok(out)
     }
 }
@@ -312,6 +323,16 @@ mod tests {
             "spindle_recoveries_useful_total{transport=\"fuso\"} 0",
             "spindle_subflows_ended_total{transport=\"fuso\",reason=\"peer_reset\"} 0",
             "spindle_turn_time_seconds_bucket{transport=\"fuso\",le=\"+Inf\"}",
+            concat!(
+                "spindle_build_info{transport=\"fuso\",version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
+            "process_cpu_seconds_total ",
+            "process_resident_memory_bytes ",
+            "process_start_time_seconds 1",
+            "process_open_fds ",
+            "process_max_fds ",
             "# EOF",
         ] {
             assert!(text.contains(line), "{line} not in\n{text}");

@@ -14,7 +14,7 @@ use super::expiry::expiries;
 use super::pin::PinnedVerifier;
 use super::{
     BundleSource, Certificates, Current, Expiry, Identity, Moment, Pin, TlsError, certificates,
-    current, provider, replace, roots,
+    current, key_log, provider, replace, roots,
 };
 
 /// Where a client's certificates and the gateway's name come from.
@@ -221,10 +221,12 @@ fn config(m: Material) -> Result<ClientConfig, TlsError> {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
     };
-    match m.own {
-        None => Ok(builder.with_no_client_auth()),
+    let mut config = match m.own {
+        None => builder.with_no_client_auth(),
         Some((chain, key)) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|e| m.identity.unfit(&e)),
-    }
+            .map_err(|e| m.identity.unfit(&e))?,
+    };
+    config.key_log = key_log();
+    Ok(config)
 }

@@ -18,10 +18,10 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{KeyLog, KeyLogFile, RootCertStore};
 
 pub use bundle::{Bundle, BundleError, BundleHeader, BundleSource, LINE_PREFIX};
 pub use certificate::Certificate;
@@ -126,6 +126,12 @@ fn roots(list: &[CertificateDer<'static>], place: &Path) -> Result<Arc<RootCertS
         })?;
     }
     Ok(Arc::new(store))
+}
+
+/// Where the secrets of each connection are written, so that a capture of it can be deciphered: the file that the
+/// environment variable `SSLKEYLOGFILE` names (draft-ietf-tls-keylogfile), or nowhere.
+fn key_log() -> Arc<dyn KeyLog> {
+    Arc::new(KeyLogFile::new())
 }
 
 fn provider() -> Arc<CryptoProvider> {

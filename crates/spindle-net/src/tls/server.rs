@@ -18,7 +18,7 @@ use super::clients::{ClientVerifier, Guests, naming_refusals};
 use super::expiry::expiries;
 use super::{
     Certificates, Current, Expiry, Guest, Identity, Moment, TlsError, certificates, current, file,
-    provider, replace, roots,
+    key_log, provider, replace, roots,
 };
 use crate::socket::TcpStream;
 
@@ -210,9 +210,10 @@ fn state(files: &ServerFiles, moment: Moment) -> Result<State, TlsError> {
         None => builder.with_no_client_auth(),
         Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
     };
-    let config = builder
+    let mut config = builder
         .with_single_cert(chain, key)
         .map_err(|e| id.unfit(&e))?;
+    config.key_log = key_log();
     Ok(State {
         config: Arc::new(config),
         verifier,

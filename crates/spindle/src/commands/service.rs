@@ -419,6 +419,7 @@ where
 {
     let counted = Metrics::new(&plan.transport);
     let running = start(network.clone(), counted.clone()).await?;
+    warn_of_key_log(&reloaded);
     let expiry = ExpiryWatch::new(reloaded, counted.clone());
     let control = observe(plan, network, &running, counted).await?;
     let (listen, to) = (running.listen.join(" "), running.to);
@@ -467,6 +468,16 @@ where
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
+}
+
+/// Warns if the secrets of TLS connections are written to a file.
+fn warn_of_key_log(reloaded: &Reloaded<'_>) {
+    if let (Some(_), Some(file)) = (reloaded.tls, std::env::var_os("SSLKEYLOGFILE")) {
+        tracing::warn!(
+            file = %Path::new(&file).display(),
+            "SSLKEYLOGFILE is set: everyone who can read the file can decipher the TLS connections"
+        );
+    }
 }
 
 /// The tasks that serve observers, and the path of the control socket.
@@ -518,9 +529,13 @@ async fn observe<F>(
         let listener = tokio::net::TcpListener::bind(addr).await;
         let listener = listener
             .map_err(|e| Failure::Other(format!("--metrics: cannot listen on {addr}: {e}")))?;
-        let network = network.clone();
+        let observed = metrics::Observed {
+            metrics: counted,
+            network: network.clone(),
+            lifecycle: running.lifecycle.clone(),
+        };
         tasks.push(tokio::spawn(async move {
-            match metrics::serve(listener, counted, network).await {}
+            match metrics::serve(listener, observed).await {}
         }));
     }
     Ok(Observers { path, tasks })

@@ -1,15 +1,25 @@
 //! `spindle status`: the status of running gateways and connect services.
 
+mod rates;
+
 use std::fmt::Write as _;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use spindle_net::status::{self, Connection, Status, Uplink};
+use spindle_net::status::{self, Connection, Status, Subflow, Uplink};
 
+use self::rates::{Rate, Rates};
 use super::print;
 use crate::failure::Failure;
+
+/// The shortest and the longest time between two looks.
+const LEAST_WATCH: Duration = Duration::from_millis(100);
+const MOST_WATCH: Duration = Duration::from_secs(86_400);
+/// Puts the cursor in the upper left corner and clears the screen (ECMA-48, CUP and ED).
+const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// `spindle status`.
 #[derive(Debug, Args)]
@@ -20,9 +30,46 @@ pub(crate) struct StatusArgs {
     /// As JSON, a line for each program
     #[arg(long)]
     json: bool,
+    /// Repeat every so many seconds, with the rates since the time before, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_seconds)]
+    watch: Option<Duration>,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok();
+    let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    time.filter(|t| (LEAST_WATCH..=MOST_WATCH).contains(t))
+        .ok_or_else(|| format!("found \"{text}\", want seconds from 0.1 to 86400"))
 }
 
 pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::Other(format!("cannot start: {e}")))?;
+    let mut rates = Rates::default();
+    let Some(every) = args.watch else {
+        return runtime.block_on(once(args, &mut rates));
+    };
+    let clear = !args.json && std::io::stdout().is_terminal();
+    loop {
+        let begin = Instant::now();
+        if clear {
+            print(CLEAR);
+        }
+        // A program may end and another one begin in the meantime.
+        if let Err(failure) = runtime.block_on(once(args, &mut rates)) {
+            failure.report();
+        }
+        if !args.json && !clear {
+            print("\n");
+        }
+        std::thread::sleep(every.saturating_sub(begin.elapsed()));
+    }
+}
+
+/// Asks all programs once, and prints what they answer.
+async fn once(args: &StatusArgs, rates: &mut Rates) -> Result<ExitCode, Failure> {
     let paths = match &args.control {
         Some(path) => vec![path.clone()],
         None => status::sockets().map_err(|e| Failure::Other(e.to_string()))?,
@@ -34,20 +81,17 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             status::directory().display()
         )));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::Other(format!("cannot start: {e}")))?;
     let (mut code, mut answers) = (ExitCode::SUCCESS, 0);
     for path in &paths {
-        match runtime.block_on(status::ask(path)) {
+        match status::ask(path).await {
             Ok(status) => {
                 answers += 1;
                 print(&if args.json {
                     line(&status)?
                 } else {
-                    table(&status)
+                    table(&status, rates)
                 });
+                rates.remember(&status, Instant::now());
             }
             Err(e) => {
                 eprintln!("error: {e}{}", hint(e.kind()));
@@ -78,7 +122,7 @@ fn line(status: &Status) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
-fn table(s: &Status) -> String {
+fn table(s: &Status, rates: &Rates) -> String {
     let t = &s.totals;
     let mut text = format!(
         "{} {} (process {}), {:.0} s: {} to {}\n{} connections open; since the start {}, {} with MPTCP, {} fallen back\n\
@@ -108,8 +152,9 @@ fn table(s: &Status) -> String {
         );
     }
     uplinks(&mut text, &s.uplinks);
+    let rates = rates.since(s, Instant::now());
     for c in &s.connections {
-        connection(&mut text, c);
+        connection(&mut text, c, |subflow| rates.of(c.id, subflow));
     }
     text
 }
@@ -139,7 +184,7 @@ fn uplinks(text: &mut String, list: &[Uplink]) {
     }
 }
 
-fn connection(text: &mut String, c: &Connection) {
+fn connection(text: &mut String, c: &Connection, rate: impl Fn(&Subflow) -> Option<Rate>) {
     let kind = if c.multipath { "mptcp" } else { "tcp" };
     let _ = writeln!(
         text,
@@ -148,15 +193,18 @@ fn connection(text: &mut String, c: &Connection) {
     );
     let _ = writeln!(
         text,
-        "  subflow  state            rtt ms      cwnd  in flight        sent    received  lost  again  recovered  timeouts  silent s  path"
+        "  subflow  state            rtt ms      cwnd  in flight        sent    received  lost  again  recovered  timeouts  silent s   Mbps out        in  path"
     );
     for s in &c.subflows {
         let rtt = s.rtt_ms.map_or("-".to_owned(), |t| format!("{t:.2}"));
         let backup = if s.backup { " (backup)" } else { "" };
         let dead = if s.dead { " (dead)" } else { "" };
+        let mbps =
+            |of: fn(Rate) -> f64| rate(s).map_or("-".to_owned(), |r| format!("{:.2}", of(r)));
+        let (sent, received) = (mbps(|r| r.sent), mbps(|r| r.received));
         let _ = writeln!(
             text,
-            "  {:7}  {:13} {rtt:>9} {:9} {:10} {:11} {:11} {:5} {:6} {:10} {:9} {:9.1}  {} - {}{backup}{dead}",
+            "  {:7}  {:13} {rtt:>9} {:9} {:10} {:11} {:11} {:5} {:6} {:10} {:9} {:9.1} {sent:>10} {received:>9}  {} - {}{backup}{dead}",
             s.id,
             s.state,
             s.cwnd,
@@ -189,7 +237,7 @@ fn connection(text: &mut String, c: &Connection) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spindle_net::status::{EndedSubflow, Subflow};
+    use spindle_net::status::EndedSubflow;
 
     #[test]
     fn uplinks_are_shown_with_their_state_and_the_reason_why_they_are_down() {
@@ -225,8 +273,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_table_shows_every_subflow() {
+    /// A gateway with one connection, which has two subflows and an ended one.
+    fn example() -> Status {
         let subflow = |id, remote: &str| Subflow {
             id,
             local: "10.9.0.1:80".into(),
@@ -245,7 +293,7 @@ mod tests {
             recoveries: 1,
             timeouts: 0,
         };
-        let status = Status {
+        Status {
             version: status::VERSION,
             kind: "gateway".into(),
             transport: "fuso".into(),
@@ -277,8 +325,13 @@ mod tests {
                     reason: "reset by the peer without a reason".into(),
                 }],
             }],
-        };
-        let text = table(&status);
+        }
+    }
+
+    #[test]
+    fn a_table_shows_every_subflow() {
+        let status = example();
+        let text = table(&status, &Rates::default());
         assert!(
             text.contains("#4 mptcp 10.9.0.1:80 - 10.1.1.2:4000"),
             "{text}"
@@ -290,9 +343,33 @@ mod tests {
         );
         let second = lines[7];
         assert!(second.ends_with("10.1.2.2:4001 (backup) (dead)"), "{text}");
-        assert!(second.contains(" 12.3  10.9.0.1:80"), "{text}");
+        assert!(
+            second.contains(" 12.3          -         -  10.9.0.1:80"),
+            "{text}"
+        );
         let ended =
             "ended 3.2 s ago: reset by the peer without a reason  10.9.0.1:80 - 10.1.2.2:4002";
         assert!(lines[8].ends_with(ended), "{text}");
+    }
+
+    #[test]
+    fn rates_are_those_since_the_last_status_of_the_same_process() {
+        let (mut rates, mut status) = (Rates::default(), example());
+        let begin = Instant::now();
+        let later = begin + Duration::from_secs(2);
+        let of = |rates: &Rates, status: &Status, n: usize| {
+            let c = &status.connections[0];
+            rates.since(status, later).of(c.id, &c.subflows[n])
+        };
+        assert_eq!(of(&rates, &status, 0), None, "nothing to compare with");
+        rates.remember(&status, begin);
+        status.connections[0].subflows[0].bytes_sent += 1_000_000;
+        status.connections[0].subflows[1].id = 9;
+        let rate = |sent, received| Some(Rate { sent, received });
+        assert_eq!(of(&rates, &status, 0), rate(4.0, 0.0));
+        let new = of(&rates, &status, 1).expect("a rate");
+        assert!(new.sent > 0.0, "a new subflow has sent nothing before");
+        status.pid += 1;
+        assert_eq!(of(&rates, &status, 0), None, "another process");
     }
 }

@@ -348,3 +348,41 @@ fn a_bundle_may_be_a_line_standard_input_or_a_file_next_to_the_configuration() {
         );
     }
 }
+
+#[test]
+fn the_secrets_of_tls_are_written_where_sslkeylogfile_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    succeeds(at, "keygen --name gateway.example keys");
+    let listen = free();
+    let flags = format!("keys --client laptop --via {listen} --out laptop.bundle");
+    succeeds(at, &format!("enroll {flags}"));
+    let gateway = format!("gateway --udp --listen {listen} --to {} --keys keys", web());
+    let port = free();
+    let connect = format!("connect --udp --listen {port} --bundle laptop.bundle");
+    let logging = |words: &str, file: &str| {
+        let mut command = Command::new(program());
+        command.current_dir(at).env("SSLKEYLOGFILE", file);
+        command.args(words.split_whitespace());
+        Running::start(command)
+    };
+    let gateway = logging(&gateway, "gateway.keys");
+    let connect = logging(&connect, "connect.keys");
+    assert_eq!(page(port).as_deref(), Some("hello"), "{}", connect.log());
+    let secrets = |file: &str| std::fs::read_to_string(at.join(file)).expect("the file");
+    let (ours, theirs) = (secrets("connect.keys"), secrets("gateway.keys"));
+    let of_client: Vec<_> = ours
+        .lines()
+        .filter(|line| line.starts_with("CLIENT_TRAFFIC_SECRET_0 "))
+        .collect();
+    assert!(!of_client.is_empty(), "{ours}");
+    assert!(
+        of_client.iter().all(|line| theirs.contains(line)),
+        "{ours}{theirs}"
+    );
+    for service in [&gateway, &connect] {
+        wait_for("a warning", || {
+            service.log().contains("SSLKEYLOGFILE is set")
+        });
+    }
+}
