@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use spindle_mptcp::Config;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpSocket, TcpStream as KernelStream};
-use tokio::time::timeout;
+use tokio::net::TcpStream as KernelStream;
+use tokio::task::JoinSet;
 use tracing::field::display;
 
+use crate::backends::Backends;
 use crate::error::NetError;
 use crate::forward::{Forwarded, Forwarder};
-use crate::handshake::{expired, secured};
+use crate::handshake::secured;
 use crate::limits;
 use crate::metrics::{Metrics, Refused};
 use crate::proxy_protocol;
@@ -25,23 +26,21 @@ use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
 use crate::target::Target;
 use crate::tls::{Guest, ServerTls};
 
-/// How long the service may take to accept a connection.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Most connections that wait for the gateway to accept them.
 const BACKLOG: usize = 4096;
 
 /// What is behind a gateway.
 #[derive(Clone, Debug)]
 pub enum Backend {
-    /// The service at this address.
-    Service(SocketAddr),
+    /// The back ends of a service.
+    Service(Backends),
     /// The targets that clients name, within rules.
     Forward(Forwarder),
 }
 
 impl From<SocketAddr> for Backend {
     fn from(service: SocketAddr) -> Self {
-        Self::Service(service)
+        Self::Service(service.into())
     }
 }
 
@@ -158,6 +157,18 @@ impl Gateway {
         } = self;
         let options = &shared.options;
         let limits = (options.max_connections, options.drain);
+        let watched = match &options.to {
+            Backend::Service(backends) => Some(backends.clone()),
+            Backend::Forward(_) => None,
+        };
+        // The probes end with the service.
+        let mut probes = JoinSet::new();
+        if let Some(backends) = watched {
+            if let Some(metrics) = &options.metrics {
+                metrics.backends(&backends);
+            }
+            probes.spawn(async move { match backends.watch().await {} });
+        }
         let mut first = 0;
         let accept = move |cx: &mut Context<'_>| poll_any(&mut listeners, &mut first, cx);
         service::serve(
@@ -279,8 +290,8 @@ async fn open(
             .await
             .map_err(|e| (Some(Refused::Tls), e))?,
     };
-    let to = match &shared.options.to {
-        Backend::Service(to) => *to,
+    let backends = match &shared.options.to {
+        Backend::Service(backends) => backends,
         Backend::Forward(forwarder) => {
             let Forwarded {
                 service,
@@ -295,7 +306,7 @@ async fn open(
             });
         }
     };
-    match service(&shared.options, to, ends).await {
+    match service(&shared.options, backends, ends).await {
         Ok(service) => Ok(Opened {
             inside,
             service,
@@ -323,20 +334,10 @@ fn known_as(
 
 async fn service(
     options: &GatewayOptions,
-    to: SocketAddr,
+    backends: &Backends,
     (source, destination): (SocketAddr, SocketAddr),
 ) -> io::Result<KernelStream> {
-    let socket = match to {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    }?;
-    // Until a relay has ended in order, closing this socket sends a reset.
-    socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
-    let service = timeout(PATIENCE, socket.connect(to)).await;
-    let mut service = service
-        .map_err(|_| expired("service"))?
-        .map_err(|e| io::Error::new(e.kind(), format!("service {to}: {e}")))?;
-    service.set_nodelay(true)?;
+    let mut service = backends.connect().await?;
     if options.proxy_protocol {
         let known = known_as(&options.outside, source, destination);
         let header = proxy_protocol::header(source, known);

@@ -59,6 +59,8 @@
 //! 8. [`uplinks`] follows the addresses of a client's host while they come and go.
 //! 9. [`metrics`] and [`status`] report what the data path does. They only read.
 
+#[cfg(feature = "services")]
+pub mod backends;
 mod client;
 #[cfg(feature = "services")]
 pub mod connect;

@@ -36,6 +36,15 @@ const GATEWAY_BASE: &str = "--listen 127.0.0.1:7000 --to 127.0.0.1:8080 --udp";
 const GATEWAY: &[(&str, &[&str])] = &[
     ("--listen 127.0.0.1:7000 --udp", &["--to"]),
     (
+        "+ --to 127.0.0.1:8080",
+        &["127.0.0.1:8080", "each address once"],
+    ),
+    (
+        "+ --to 127.0.0.1:8081,weight=0",
+        &["weight=0", "HOST:PORT,weight=N with N from 1 to 1000"],
+    ),
+    ("+ --to 127.0.0.1", &["--to", "its port"]),
+    (
         "+ --forward *:443",
         &["--forward and --to exclude each other"],
     ),

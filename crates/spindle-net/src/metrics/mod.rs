@@ -3,12 +3,13 @@
 //! Counters are read from the data path on request. Only what the data path does not know is own here:
 //! response times, how connections ended, and what limits refused.
 
+mod backends;
 mod collect;
 mod http;
 mod process;
 
 use std::fmt::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
@@ -21,6 +22,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub use http::{Observed, serve};
 
+use crate::backends::Backends;
 use crate::tls::{Expiry, Owner};
 use crate::{NetError, Network};
 
@@ -153,6 +155,7 @@ struct OwnMetrics {
     refused: Family<Why, Counter>,
     response: Histogram,
     expiry: Family<Whose, Gauge>,
+    backends: OnceLock<Backends>,
 }
 
 /// The metrics that a gateway or connect service counts itself. Cheap to clone.
@@ -172,6 +175,7 @@ impl Metrics {
                 refused: none_yet(Refused::ALL.map(|why| Why { why })),
                 response: Histogram::new(buckets),
                 expiry: Family::default(),
+                backends: OnceLock::new(),
             }),
         }
     }
@@ -199,6 +203,12 @@ impl Metrics {
             let gauge = self.own.expiry.get_or_create(&Whose { certificate });
             gauge.set(expiry.ends);
         }
+    }
+
+    /// Reports the state of these back ends from now on. A second call has no effect.
+    pub fn backends(&self, backends: &Backends) {
+        // The error is that there are some already.
+        let _ = self.own.backends.set(backends.clone());
     }
 
     /// Number of response times observed, and their sum in seconds.
@@ -248,6 +258,9 @@ impl Metrics {
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
         registry.register_collector(Box::new(snapshot));
+        if let Some(backends) = own.backends.get() {
+            registry.register_collector(Box::new(backends::States(backends.statuses())));
+        }
         registry.register(
             "ended",
             "Relayed connections that are over",
@@ -304,8 +317,12 @@ mod tests {
             place: "gateway.pem".to_owned(),
             ends: 1_800_000_000,
         }]);
+        let backend: std::net::SocketAddr = "192.0.2.1:80".parse().unwrap();
+        metrics.backends(&backend.into());
         let text = metrics.text(&network).await.unwrap();
         for line in [
+            "spindle_backend_up{transport=\"fuso\",backend=\"192.0.2.1:80\"} 1",
+            "spindle_backend_failures_total{transport=\"fuso\",backend=\"192.0.2.1:80\"} 0",
             "spindle_ended_total{transport=\"fuso\",how=\"finished\"} 2",
             "spindle_refused_total{transport=\"fuso\",why=\"tls\"} 1",
             "spindle_refused_total{transport=\"fuso\",why=\"memory\"} 0",

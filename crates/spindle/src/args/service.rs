@@ -187,9 +187,10 @@ pub(crate) struct Gateway {
     /// Address and port for clients; may be repeated, for IPv4 and IPv6
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
     pub(crate) listen: Vec<String>,
-    /// The service behind it
+    /// The service behind it. HOST:PORT,weight=N gives this one N times as many connections as another; may be
+    /// repeated, for several back ends, and a name stands for all its addresses
     #[arg(long, value_name = "HOST:PORT", required_unless_present_any = ["config", "forward"])]
-    pub(crate) to: Option<String>,
+    pub(crate) to: Vec<String>,
     /// In place of --to: clients name their targets with HTTP CONNECT, and those that this rule allows are
     /// reached. HOST is a name, *.NAME, an address, a network (IPv6 in brackets), or * for all public
     /// addresses; PORTS a port, a range or *; names open public addresses only; may be repeated

@@ -1,31 +1,37 @@
 //! The flags by which programs name their targets: `--forward` of a gateway; `--socks5`, `--http-connect` and
 //! `--proxy-users` of a connect.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU32;
 
 use spindle_net::Targets;
+use spindle_net::backends::{BackendAddr, Backends, MOST_BACKENDS};
 use spindle_net::connect::Destination;
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::Backend;
 use spindle_net::proxy::Proxy;
 use spindle_net::users::Users;
 
-use super::service::{is_loopback, needed, resolved};
+use super::service::{bad, is_loopback, needed};
 use crate::args::service::{Connect, Gateway};
 use crate::failure::{Failure, Setting};
 
 /// What `--to` and `--forward` accept.
-const SERVICE: &str = "the service's address or name and port, such as 127.0.0.1:8080; or --forward RULE, for the \
+const SERVICE: &str = "the service's address or name that resolves, and its port, such as 127.0.0.1:8080; or --forward RULE, for the \
                        targets that clients name";
+
+/// What may follow an address of `--to`.
+const WEIGHT: &str = "HOST:PORT, or HOST:PORT,weight=N with N from 1 to 1000";
+const MOST_WEIGHT: u32 = 1000;
 
 /// What is behind a gateway, with its text for the log and the status.
 pub(super) fn backend(args: &Gateway) -> Result<(Backend, String), Failure> {
     if args.forward.is_empty() {
-        let to = args.to.as_deref().ok_or_else(|| needed("to", SERVICE))?;
-        let to = resolved("to", to)?;
-        return Ok((to.into(), to.to_string()));
+        let list = backends(args)?;
+        let texts: Vec<_> = list.iter().map(|b| b.addr.to_string()).collect();
+        return Ok((Backend::Service(Backends::new(list)), texts.join(" ")));
     }
-    if args.to.is_some() {
+    if !args.to.is_empty() {
         let text = " and --to exclude each other: either clients name their targets, or all connections go to one \
                     service; leave one of them out";
         return Err(Failure::setting("forward", text));
@@ -55,6 +61,43 @@ pub(super) fn backend(args: &Gateway) -> Result<(Backend, String), Failure> {
         Backend::Forward(forwarder),
         format!("forward {}", texts.join(" ")),
     ))
+}
+
+/// The back ends of a gateway's service: for a name, each of its addresses.
+fn backends(args: &Gateway) -> Result<Vec<BackendAddr>, Failure> {
+    let mut list: Vec<BackendAddr> = Vec::new();
+    for text in &args.to {
+        let (place, weight) = weighted(text)?;
+        let found = place.to_socket_addrs().map(Iterator::collect);
+        let found: Vec<SocketAddr> = found.unwrap_or_default();
+        let usable = |a: &SocketAddr| a.port() != 0 && !a.ip().is_unspecified();
+        if found.is_empty() || !found.iter().all(usable) {
+            return Err(bad("to", text, SERVICE));
+        }
+        if found.iter().any(|a| list.iter().any(|b| b.addr == *a)) {
+            return Err(bad("to", text, "each address once"));
+        }
+        list.extend(found.into_iter().map(|addr| BackendAddr { addr, weight }));
+    }
+    match list.len() {
+        0 => Err(needed("to", SERVICE)),
+        1..=MOST_BACKENDS => Ok(list),
+        n => {
+            let text = format!(": found {n} addresses, want {MOST_BACKENDS} at most");
+            Err(Failure::setting("to", text))
+        }
+    }
+}
+
+/// The parts of `HOST:PORT` or `HOST:PORT,weight=N`.
+fn weighted(text: &str) -> Result<(&str, NonZeroU32), Failure> {
+    let Some((place, rest)) = text.split_once(',') else {
+        return Ok((text, NonZeroU32::MIN));
+    };
+    let weight = rest.strip_prefix("weight=").and_then(|w| w.parse().ok());
+    let weight = weight.filter(|w: &NonZeroU32| w.get() <= MOST_WEIGHT);
+    let weight = weight.ok_or_else(|| bad("to", text, WEIGHT))?;
+    Ok((place, weight))
 }
 
 /// Refuses to forward for clients without a certificate beyond loopback, unless the user allows it: anyone could

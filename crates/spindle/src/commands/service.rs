@@ -1,7 +1,7 @@
 //! Common parts of `gateway` and `connect`: reading the flags, and the life of the process.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -69,16 +69,6 @@ pub(super) fn bad(flag: &str, found: &str, want: &str) -> Failure {
 pub(super) fn endpoint(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let want = "an address and port, such as 192.0.2.1:443 or [2001:db8::1]:443";
     text.parse().map_err(|_| bad(flag, text, want))
-}
-
-/// The address and port, or the first address of a name and the port.
-pub(super) fn resolved(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
-    let want = "an address or name that resolves, and a port, such as 127.0.0.1:8080";
-    let found = text.to_socket_addrs().ok().and_then(|mut a| a.next());
-    match found {
-        Some(addr) if addr.port() != 0 && !addr.ip().is_unspecified() => Ok(addr),
-        _ => Err(bad(flag, text, want)),
-    }
 }
 
 /// The failure for a required flag that is missing. clap checks this unless a file may contain the flag.

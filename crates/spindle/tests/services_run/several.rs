@@ -1,9 +1,10 @@
-//! A connect that knows several addresses of its gateway, over UDP on loopback.
+//! A connect that knows several addresses of its gateway, and a gateway with several back ends, over UDP on
+//! loopback.
 
 use std::net::UdpSocket;
 
 use crate::program::wait_for;
-use crate::udp::{echo, free, join, start, works};
+use crate::udp::{echo, free, join, metric, pair, scrape, start, works};
 
 /// A UDP port that never answers.
 fn silent() -> UdpSocket {
@@ -36,4 +37,30 @@ fn a_program_is_refused_after_the_timeout_if_no_gateway_answers() {
     );
     let reason = format!("{one}, {other}: no answer in time");
     wait_for("the reason is logged", || connect.log().contains(&reason));
+}
+
+#[test]
+fn clients_do_not_notice_that_one_of_the_back_ends_is_down() {
+    let (missing, observer) = (free(), free());
+    let flags = format!("--to {missing},weight=3 --metrics {observer}");
+    let (gateway, _connect, port) = pair(echo(), &flags, "");
+    for _ in 0..8 {
+        assert!(works(port), "{}", gateway.log());
+    }
+    wait_for("the log tells of it", || {
+        gateway.log().contains("a back end is down")
+    });
+    let of = |name: &str, backend| {
+        let line =
+            format!("spindle_backend_{name}{{transport=\"spindle\",backend=\"{backend}\"}} ");
+        metric(&scrape(observer), &line)
+    };
+    assert_eq!(of("up", missing), 0.0);
+    let _service = std::net::TcpListener::bind(missing).expect("the port");
+    wait_for("a probe succeeds", || of("up", missing) == 1.0);
+    assert_eq!(
+        of("connections_total", missing),
+        0.0,
+        "probes are not counted"
+    );
 }

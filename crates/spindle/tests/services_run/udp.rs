@@ -230,13 +230,13 @@ fn an_idle_connection_is_reset_and_every_line_of_the_log_is_an_object() {
 }
 
 /// The value of a line of the metrics.
-fn metric(text: &str, start: &str) -> f64 {
+pub(crate) fn metric(text: &str, start: &str) -> f64 {
     let value = text.lines().find_map(|l| l.strip_prefix(start));
     let value = value.unwrap_or_else(|| panic!("no {start} in\n{text}"));
     value.trim().parse().expect("a number")
 }
 
-fn scrape(at: SocketAddr) -> String {
+pub(crate) fn scrape(at: SocketAddr) -> String {
     let mut stream = join(at);
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")

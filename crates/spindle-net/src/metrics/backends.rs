@@ -1,0 +1,54 @@
+//! The back ends of a gateway's service as metrics.
+
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::backends::BackendStatus;
+
+/// The states of the back ends at one moment.
+#[derive(Debug)]
+pub(super) struct States(pub(super) Vec<BackendStatus>);
+
+impl States {
+    /// A metric with a value for each back end.
+    fn encode_each<M: EncodeMetric>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        metric: impl Fn(&BackendStatus) -> M,
+    ) -> Result<(), Error> {
+        let Some(first) = self.0.first() else {
+            return Ok(());
+        };
+        let kind = metric(first).metric_type();
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for state in &self.0 {
+            let labels = [("backend", state.addr.to_string())];
+            metric(state).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for States {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let up = (
+            "backend_up",
+            "1 if connections to the back end succeed, 0 if it is down",
+        );
+        self.encode_each(&mut encoder, up, |s| ConstGauge::new(i64::from(s.up)))?;
+        let connections = ("backend_connections", "Connections made to the back end");
+        self.encode_each(&mut encoder, connections, |s| {
+            ConstCounter::new(s.connections)
+        })?;
+        let failures = (
+            "backend_failures",
+            "Connections to the back end that failed",
+        );
+        self.encode_each(&mut encoder, failures, |s| ConstCounter::new(s.failures))
+    }
+}
