@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use spindle_mptcp::stage::coding::CodingCounters;
 use spindle_net::Network;
+use spindle_net::udp::{NatKeepalive, UdpClientOptions};
 use spindle_wire::Flags;
-use udp_ends::{ALL_CODED, carry, client, config, connected, datagram, in_time, pattern, server};
+use udp_ends::{
+    ALL_CODED, carry, client, client_with, config, connected, datagram, in_time, pattern, server,
+};
 use udp_relay::Relay;
 
 #[tokio::test]
@@ -98,6 +101,33 @@ async fn a_new_outer_address_is_adopted_after_a_challenge() {
         carry(&mut b, &mut a, &pattern(300_000)).await;
         let after = net.connections().await.expect("the list")[0].outside;
         assert_ne!(before, after);
+    })
+    .await;
+}
+
+/// The NAT forgets the mapping while the client only waits. Without a keepalive, the server's data would not reach it.
+#[tokio::test]
+async fn a_client_that_waits_is_reached_although_its_nat_has_forgotten_it() {
+    in_time(async {
+        let (net, mut listener, outer) = server("tcp").await;
+        let relay = Relay::start(outer);
+        let mut options = UdpClientOptions::new(relay.addr().port());
+        options.keepalive = NatKeepalive::Every(spindle_units::Duration::from_millis(100));
+        let client = client_with(options);
+        let (mut a, mut b) = connected(&client, &mut listener, "tcp").await;
+        carry(&mut a, &mut b, &pattern(1000)).await;
+        for _ in 0..2 {
+            relay.rebind();
+            carry(&mut b, &mut a, &pattern(300_000)).await;
+        }
+        let rebindings = net
+            .counters()
+            .await
+            .expect("counters")
+            .udp
+            .expect("UDP")
+            .rebindings;
+        assert_eq!(rebindings, 2);
     })
     .await;
 }

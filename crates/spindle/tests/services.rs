@@ -182,6 +182,10 @@ const CONNECT_BASE: &str = "--listen 127.0.0.1:9000 --via 127.0.0.1:7000 --udp";
 
 /// Flags, and parts of the error message. `+` stands for the usual flags.
 const CONNECT: &[(&str, &[&str])] = &[
+    (
+        "+ --nat-keepalive 1ms",
+        &["--nat-keepalive", "1ms", "at least 1 s", "auto", "off"],
+    ),
     ("--listen 127.0.0.1:9000 --udp", &["--via", "--socks5"]),
     (
         "--listen 127.0.0.1:9000 --udp --socks5",

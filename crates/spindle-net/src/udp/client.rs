@@ -1,6 +1,6 @@
 //! The client's end: a UDP socket for each subflow.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags,
 
 use super::bindings::Bindings;
 use super::common::{Output, Secret, Timers};
+use super::keepalive::{Mappings, NatKeepalive};
 use super::merge::{self, Merge};
 use super::path::{BURST, Path};
 use super::pool::{self, Extra, Pool, Pools};
@@ -28,6 +29,8 @@ const LINGER: Duration = Duration::from_secs(30);
 const SWEEP: Duration = Duration::from_secs(5);
 /// File descriptors left for the rest of the process.
 const OTHER_FILES: u64 = 64;
+/// Most keepalives of one turn.
+const KEEPALIVES: usize = 128;
 
 /// Options of a client's end.
 #[derive(Clone, Debug)]
@@ -49,6 +52,8 @@ pub struct UdpClientOptions {
     /// A socket is closed if nothing was sent or received for this long. The next segment opens a new socket
     /// with the same id.
     pub idle: Duration,
+    /// When idle subflows send keepalives, so that NATs keep their mappings. Sockets of live subflows stay open then.
+    pub keepalive: NatKeepalive,
 }
 
 impl UdpClientOptions {
@@ -72,6 +77,7 @@ impl Default for UdpClientOptions {
             max_mtu: 1500,
             max_sockets: 16_384,
             idle: Duration::from_secs(300),
+            keepalive: NatKeepalive::Learn,
         }
     }
 }
@@ -104,6 +110,9 @@ pub struct UdpClient {
     udp: UdpCounters,
     next_sweep: Option<Instant>,
     bindings: Bindings,
+    mappings: Mappings,
+    /// Slots of subflows that have paused for long enough to need a keepalive.
+    paused: VecDeque<usize>,
     /// Local addresses from which nothing can be sent, and the reason. Each was logged once.
     failures: HashMap<IpAddr, io::ErrorKind>,
 }
@@ -117,6 +126,7 @@ impl UdpClient {
         let files = raise_file_limit().saturating_sub(OTHER_FILES).max(1);
         options.max_sockets = options.max_sockets.min(files as usize);
         let bindings = Bindings::new(&options.interfaces, options.follow_system);
+        let mappings = Mappings::new(options.keepalive);
         Ok(Self {
             options,
             secret: Secret::new()?,
@@ -133,6 +143,8 @@ impl UdpClient {
             udp: UdpCounters::default(),
             next_sweep: None,
             bindings,
+            mappings,
+            paused: VecDeque::new(),
             failures: HashMap::new(),
         })
     }
@@ -162,6 +174,7 @@ impl UdpClient {
         let slot = self.free.pop().unwrap_or(self.flows.len());
         let id = self.secret.hash(b'i', &ends);
         let mut path = Path::new(now, id, ends, most as u16);
+        path.keepalive.at = self.mappings.pause(local.addr, to.ip()).map(|p| now + p);
         self.timers.arm(&mut path, slot as u64);
         let flow = Flow {
             path,
@@ -377,7 +390,12 @@ impl UdpClient {
                     _ => self.out.counters.dropped_in += 1,
                 }
             }
-            EncapsulationKind::Challenge(n) => answer = Some(EncapsulationKind::ChallengeReply(n)),
+            EncapsulationKind::Challenge(n) => {
+                if extra.is_none() {
+                    flow.path.challenged(now, &mut self.mappings);
+                }
+                answer = Some(EncapsulationKind::ChallengeReply(n));
+            }
             EncapsulationKind::Probe(number) => {
                 let size = datagram.len() as u16;
                 flow.path
@@ -386,6 +404,7 @@ impl UdpClient {
                 answer = Some(EncapsulationKind::ProbeAck { number, size });
             }
             EncapsulationKind::ProbeAck { number, size } => {
+                flow.path.answered(number, &mut self.mappings);
                 if flow.path.search.acknowledged(now, number, size) {
                     sink(flow.path.report());
                 }
@@ -399,6 +418,7 @@ impl UdpClient {
                 kind,
             }
             .encode(&mut self.out.scratch);
+            flow.path.sent = now;
             // Answer from the address that the server has asked about.
             let extra = extra.and_then(|n| self.pools.get(n));
             let socket = extra.map_or(&flow.socket, |e| &e.socket);
@@ -408,6 +428,49 @@ impl UdpClient {
         if scattered {
             self.scatters(now, slot);
         }
+    }
+
+    /// Notes that a subflow needs a keepalive if it has sent nothing for long enough.
+    fn note_pause(&mut self, now: Instant, slot: usize) {
+        let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        let path = &mut flow.path;
+        if path.keepalive.at.is_none_or(|at| at > now) {
+            return;
+        }
+        let pause = self.mappings.pause(path.local.addr, flow.to.ip());
+        path.keepalive.at = pause.map(|pause| {
+            let due = path.sent + pause;
+            if due > now {
+                return due;
+            }
+            self.paused.push_back(slot);
+            now + pause
+        });
+    }
+
+    /// Sends a keepalive. A subflow that the stack no longer has needs none, nor its socket.
+    fn keep_alive(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        known: &dyn Fn(Endpoint, Endpoint) -> bool,
+    ) {
+        let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        if flow.path.no_route || flow.path.ended() {
+            return;
+        }
+        if !known(flow.path.local, flow.path.remote) {
+            self.close(slot);
+            return;
+        }
+        let number = self.secret.draw();
+        flow.path
+            .encode_keepalive(now, number, &mut self.out.scratch);
+        self.out.message(&flow.socket, (flow.to, None));
     }
 
     fn errors(&mut self, now: Instant, slot: usize, sink: &mut dyn FnMut(Arrival)) {
@@ -524,10 +587,21 @@ impl Link for UdpClient {
         Ok(())
     }
 
+    fn reconcile(&mut self, now: Instant, known: &dyn Fn(Endpoint, Endpoint) -> bool) {
+        for _ in 0..KEEPALIVES {
+            let Some(slot) = self.paused.pop_front() else {
+                return;
+            };
+            self.keep_alive(now, slot, known);
+        }
+    }
+
     fn set_local_paths(&mut self, _now: Instant, paths: &[LocalPath]) {
         let flows = self.flows.iter().flatten();
         let in_use: HashSet<IpAddr> = flows.map(|f| f.path.local.addr).collect();
         let moved = self.bindings.replace(paths, &in_use);
+        let stays = |addr| paths.iter().any(|p| p.addr == addr) && !moved.contains(&addr);
+        self.mappings.retain(stays);
         for flow in self.flows.iter_mut().flatten() {
             // The next packet opens the socket again.
             flow.path.no_route |= moved.contains(&flow.path.local.addr);
@@ -535,7 +609,7 @@ impl Link for UdpClient {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        if !self.out.reports.is_empty() {
+        if !self.out.reports.is_empty() || !self.paused.is_empty() {
             return Some(Instant::ZERO);
         }
         [self.timers.next(), self.next_sweep]
@@ -557,7 +631,10 @@ impl Link for UdpClient {
             }
             let way = (&mut flow.path, &flow.socket, (flow.to, None));
             self.out.probe(now, way, &mut self.secret);
-            self.timers.arm(&mut flow.path, key);
+            self.note_pause(now, slot);
+            if let Some(flow) = self.flows.get_mut(slot).and_then(Option::as_mut) {
+                self.timers.arm(&mut flow.path, key);
+            }
         }
         if self.next_sweep.is_some_and(|at| at <= now) {
             self.sweep(now, LINGER);

@@ -49,9 +49,9 @@ impl Secret {
 pub(super) struct Timers(BTreeSet<(Instant, u64)>);
 
 impl Timers {
-    /// Arms a path's timer for the time at which its search needs it.
+    /// Arms a path's timer for the time at which the path needs it.
     pub(super) fn arm(&mut self, path: &mut Path, key: u64) {
-        let wanted = path.search.next_timeout();
+        let wanted = path.next_timeout();
         if path.armed != wanted {
             self.disarm(path, key);
             path.armed = wanted;

@@ -7,6 +7,7 @@ mod bindings;
 mod client;
 mod common;
 mod ids;
+mod keepalive;
 mod merge;
 mod path;
 mod pmtu;
@@ -18,6 +19,7 @@ use spindle_wire::{ENCAPSULATION_HEADER_LEN, EncapsulationHeader, Flags, Packet}
 
 pub use bindings::source_for;
 pub use client::{UdpClient, UdpClientOptions};
+pub use keepalive::NatKeepalive;
 pub(crate) use server::is_virtual;
 pub use server::{PREFIX, UdpServer, UdpServerOptions};
 

@@ -8,6 +8,7 @@ use spindle_wire::{
     Segment, SeqNumber,
 };
 
+use super::keepalive::{Keepalive, Mappings};
 use super::pmtu::{LEAST, Search};
 use crate::link::{Arrival, PathMtu};
 
@@ -66,6 +67,9 @@ pub(super) struct Path {
     pub(super) search: Search,
     pub(super) train: Train,
     pub(super) used: Instant,
+    /// When a datagram was last sent.
+    pub(super) sent: Instant,
+    pub(super) keepalive: Keepalive,
     /// When the path's timer in `Timers` is due.
     pub(super) armed: Option<Instant>,
     /// The system had no route for the datagrams sent last.
@@ -101,6 +105,8 @@ impl Path {
             search: Search::new(now, most),
             train: Train::default(),
             used: now,
+            sent: now,
+            keepalive: Keepalive::default(),
             armed: None,
             no_route: false,
             ended_out: false,
@@ -185,7 +191,7 @@ impl Path {
     /// Processes a packet that will be sent. Splits a segment to the size that passes (in
     /// [`Segment::segment_size`]), and detects a black hole.
     pub(super) fn on_send(&mut self, now: Instant, packet: &mut Packet) -> Verdict {
-        self.used = now;
+        (self.used, self.sent) = (now, now);
         match packet {
             Packet::Tcp(segment) => self.on_send_segment(now, segment),
             Packet::Coded(packet) => self.on_send_coded(now, packet),
@@ -262,11 +268,39 @@ impl Path {
     /// Encodes the datagram of a probe that is due. Returns its size.
     pub(super) fn probe(&mut self, now: Instant, number: u64, out: &mut Vec<u8>) -> Option<u16> {
         let (size, number) = self.search.due(now, number)?;
+        self.sent = now;
+        self.encode_probe(number, out);
+        out.resize(usize::from(size), 0);
+        Some(size)
+    }
+
+    /// Encodes a keepalive: the shortest probe.
+    pub(super) fn encode_keepalive(&mut self, now: Instant, number: u64, out: &mut Vec<u8>) {
+        self.keepalive.sent(now, number, now.since(self.sent));
+        (self.used, self.sent) = (now, now);
+        self.encode_probe(number, out);
+    }
+
+    /// The server has acknowledged a probe, perhaps a keepalive.
+    pub(super) fn answered(&mut self, number: u64, mappings: &mut Mappings) {
+        self.keepalive.answered(number, self.local.addr, mappings);
+    }
+
+    /// The server challenges the address of the subflow.
+    pub(super) fn challenged(&mut self, now: Instant, mappings: &mut Mappings) {
+        self.keepalive.challenged(now, self.local.addr, mappings);
+    }
+
+    fn encode_probe(&self, number: u64, out: &mut Vec<u8>) {
         let kind = EncapsulationKind::Probe(number);
         out.clear();
         EncapsulationHeader { id: self.id, kind }.encode(out);
-        out.resize(usize::from(size), 0);
-        Some(size)
+    }
+
+    /// When the path must be looked at: for its search, or because it may need a keepalive.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let times = [self.search.next_timeout(), self.keepalive.at];
+        times.into_iter().flatten().min()
     }
 }
 

@@ -314,14 +314,19 @@ impl UdpServer {
                     self.out.counters.dropped_in += 1;
                     return;
                 };
-                let unknown = entry.scatters && !entry.knows(origin.way.0);
+                let unknown = !entry.knows(origin.way.0);
                 if entry.way.0 == origin.way.0 {
                     entry.credit(datagram.len());
                     entry.path.search.offered(now, size.min(most as u16));
                     self.timers.arm(&mut entry.path, id);
                 }
                 if unknown {
-                    self.send_challenge(now, id, origin);
+                    // This is one of several addresses, or a NAT has another mapping for a keepalive.
+                    let scatters = entry.scatters;
+                    if scatters || entry.may_challenge(now) {
+                        entry.moving = (!scatters).then_some(origin.way.0).or(entry.moving);
+                        self.send_challenge(now, id, origin);
+                    }
                     return;
                 }
                 self.answer(id, EncapsulationKind::ProbeAck { number, size }, origin);

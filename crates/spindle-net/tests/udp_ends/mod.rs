@@ -74,7 +74,12 @@ pub(crate) async fn server_with(
 }
 
 pub(crate) fn client(outer: SocketAddr) -> Network {
-    let link = UdpClient::new(UdpClientOptions::new(outer.port())).expect("a link");
+    client_with(UdpClientOptions::new(outer.port()))
+}
+
+/// A client with its own link options.
+pub(crate) fn client_with(options: UdpClientOptions) -> Network {
+    let link = UdpClient::new(options).expect("a link");
     network(Box::new(link), StackConfig::default())
 }
 

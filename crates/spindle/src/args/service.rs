@@ -312,6 +312,10 @@ pub(crate) struct Connect {
     /// flag B); may be repeated
     #[arg(long, value_name = "IP|DEVICE")]
     pub(crate) backup: Vec<String>,
+    /// Over --udp: the pause after which a subflow sends a datagram, so that NATs keep its mapping: a time, auto
+    /// (learnt, from 20 s on), or off
+    #[arg(long, value_name = "TIME", default_value = "auto")]
+    pub(crate) nat_keepalive: String,
     /// Which addresses that the other side announces are joined
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Announced::SameScope)]
     pub(crate) accept_announced: Announced,

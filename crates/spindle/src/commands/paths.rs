@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use spindle_net::connect::Sources;
 use spindle_net::setup::{SetupOptions, SourceRoute};
 use spindle_net::tun::TunOptions;
-use spindle_net::udp::UdpClientOptions;
+use spindle_net::udp::{NatKeepalive, UdpClientOptions};
 use spindle_net::uplinks::{DevicePattern, NamedAddress, Selection, Uplinks, Watching};
 use spindle_net::{Network, Target, Targets};
 
@@ -18,6 +18,8 @@ const LOCAL: &str =
     "auto, system, a device such as eth0 or wlan*, an address, IP@DEVICE or IP@DEVICE/GATEWAY";
 /// The longest name of a device (Linux `IFNAMSIZ`, which counts a final zero).
 const LONGEST_NAME: usize = 15;
+/// The shortest pause before a keepalive.
+const LEAST_PAUSE: spindle_units::Duration = spindle_units::Duration::from_secs(1);
 
 /// Local addresses and their routes.
 pub(super) struct Paths {
@@ -29,6 +31,7 @@ pub(super) struct Paths {
     pub(super) several: bool,
     /// Addresses of the list whose subflows are backups.
     pub(super) backup: Vec<IpAddr>,
+    keepalive: NatKeepalive,
 }
 
 /// An address that was named, with its way out.
@@ -36,6 +39,20 @@ struct Path {
     source: IpAddr,
     device: Option<String>,
     gateway: Option<IpAddr>,
+}
+
+fn nat_keepalive(text: &str) -> Result<NatKeepalive, Failure> {
+    match text {
+        "auto" => return Ok(NatKeepalive::Learn),
+        "off" => return Ok(NatKeepalive::Off),
+        _ => {}
+    }
+    let want = "a time of at least 1 s, such as 25s, or auto, or off";
+    let pause: Option<spindle_units::Duration> = text.parse().ok();
+    let pause = pause.filter(|p| *p >= LEAST_PAUSE);
+    pause
+        .map(NatKeepalive::Every)
+        .ok_or_else(|| bad("nat-keepalive", text, want))
 }
 
 /// One `--local`.
@@ -97,6 +114,7 @@ impl Paths {
             uplinks,
             several,
             backup,
+            keepalive: nat_keepalive(&args.nat_keepalive)?,
         })
     }
 
@@ -122,6 +140,7 @@ impl Paths {
             list,
             uplinks: None,
             backup,
+            keepalive: NatKeepalive::Off,
         })
     }
 
@@ -154,6 +173,7 @@ impl Paths {
         UdpClientOptions {
             interfaces: self.list.iter().filter_map(named).collect(),
             follow_system: self.uplinks.is_none() && self.list.is_empty(),
+            keepalive: self.keepalive,
             ..UdpClientOptions::default()
         }
     }
