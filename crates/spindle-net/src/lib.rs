@@ -87,6 +87,8 @@ pub mod proxy;
 pub mod proxy_protocol;
 mod randomness;
 #[cfg(feature = "services")]
+pub mod redirect;
+#[cfg(feature = "services")]
 pub mod relay;
 #[cfg(feature = "services")]
 pub mod service;

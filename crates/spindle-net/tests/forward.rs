@@ -96,6 +96,7 @@ impl World {
                 answer_early: false,
                 socks5,
                 http_connect,
+                redirected: false,
                 users,
             }),
             local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),

@@ -80,6 +80,8 @@ pub enum Refused {
     Socks,
     /// The client did not request a tunnel by HTTP as expected.
     Http,
+    /// The kernel had not redirected the connection, or to no target.
+    Redirect,
     /// The user's name or password is wrong or missing.
     Authentication,
     /// No rule of the gateway allows the target that the client named.
@@ -87,7 +89,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Unreachable,
         Self::Connections,
         Self::Memory,
@@ -95,6 +97,7 @@ impl Refused {
         Self::Tls,
         Self::Socks,
         Self::Http,
+        Self::Redirect,
         Self::Authentication,
         Self::Rule,
     ];
@@ -108,6 +111,7 @@ impl Refused {
             Self::Tls => "tls",
             Self::Socks => "socks",
             Self::Http => "http",
+            Self::Redirect => "redirect",
             Self::Authentication => "authentication",
             Self::Rule => "rule",
         }

@@ -6,12 +6,15 @@
 
 mod command;
 mod nat;
+mod redirect;
 mod reserve;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use command::ip;
+pub(crate) use redirect::Listening;
+pub use redirect::{IpNet, RedirectError, RedirectOptions, Redirected, Redirection};
 use socket2::Socket;
 
 use crate::error::NetError;

@@ -292,6 +292,19 @@ pub(crate) struct Connect {
     /// The same for programs that speak HTTP CONNECT; with --socks5, the port accepts both
     #[arg(long)]
     pub(crate) http_connect: bool,
+    /// The kernel redirects the programs' connections to --listen and knows their targets, so that programs need know nothing
+    /// of proxies. The rules are yours (nftables: redirect; iptables: REDIRECT), or those of --redirect
+    #[arg(long)]
+    pub(crate) transparent: bool,
+    /// --transparent, and until this ends, rules (nftables) that redirect TCP connections. all: those of all programs of this
+    /// host; user:NAME, cgroup:PATH: those of a user's or a cgroup's programs; device:NAME: those of other hosts that arrive
+    /// on the device; may be repeated. UDP is not redirected. Takes root or CAP_NET_ADMIN
+    #[arg(long, value_name = "WHOSE")]
+    pub(crate) redirect: Vec<String>,
+    /// Connections to this address or network are not redirected; may be repeated. The gateway, this host, and link-local and
+    /// multicast addresses are excepted in any case
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) redirect_except: Vec<String>,
     /// Programs need a user and a password of this file (lines USER:PASSWORD, not readable by others);
     /// they may then come from other hosts
     #[arg(long, value_name = "FILE")]

@@ -13,6 +13,7 @@ use spindle_net::{NEXT_PATH_AFTER, Target, Targets};
 
 use super::paths::Paths;
 use super::proxy::{described, destination, users};
+use super::redirect;
 use super::service::{
     Plan, Reloaded, Running, Wire, bad, count, endpoint, is_loopback, limit, live, needed,
 };
@@ -35,6 +36,7 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let destination = destination(args, via.clone())?;
     let users = users(&destination);
     private(&listen, &destination, args)?;
+    let redirect = redirect::options(args)?;
     let paths = Paths::new(args, via.as_ref(), plan.is_multipath())?;
     let tls = tls::of_connect(args, bundle.as_ref())?;
     if tls.is_none() {
@@ -77,7 +79,11 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 tracing::warn!(via = %unknown, "--via does not resolve at present; it is looked up for each connection");
             }
             let metrics = Some(counted);
-            let connect = Connect::bind(&network, ConnectOptions { metrics, ..options }).await?;
+            let mut connect =
+                Connect::bind(&network, ConnectOptions { metrics, ..options }).await?;
+            if let Some(redirect) = redirect {
+                redirect::install(&mut connect, redirect, via.as_ref())?;
+            }
             tokio::spawn(connect.trial());
             let listen = connect.addresses();
             Ok(Running {

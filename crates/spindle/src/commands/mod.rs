@@ -14,6 +14,7 @@ mod log;
 pub(crate) mod pages;
 mod paths;
 mod proxy;
+mod redirect;
 pub(crate) mod register;
 pub(crate) mod reproduce;
 pub(crate) mod revoke;
