@@ -117,7 +117,30 @@ impl Connect {
             let bound = KernelListener::bind(addr).await;
             listeners.push(bound.map_err(NetError::system(format!("cannot listen on {addr}")))?);
         }
-        Ok(Self {
+        Ok(Self::with(network, options, listeners))
+    }
+
+    /// Takes listeners of another process, perhaps of another network namespace, in addition to those of the options.
+    ///
+    /// # Errors
+    /// [`NetError::System`], if the runtime cannot use a listener or an address could not be bound.
+    pub async fn from_listeners(
+        network: &Network,
+        options: ConnectOptions,
+        list: Vec<std::net::TcpListener>,
+    ) -> Result<Self, NetError> {
+        let mut connect = Self::bind(network, options).await?;
+        for listener in list {
+            let nonblocking = listener.set_nonblocking(true);
+            let taken = nonblocking.and_then(|()| KernelListener::from_std(listener));
+            let taken = taken.map_err(NetError::system("cannot use a listener"))?;
+            connect.listeners.push(taken);
+        }
+        Ok(connect)
+    }
+
+    fn with(network: &Network, options: ConnectOptions, listeners: Vec<KernelListener>) -> Self {
+        Self {
             network: network.clone(),
             listeners,
             redirection: None,
@@ -127,7 +150,7 @@ impl Connect {
                 options,
                 lifecycle: Lifecycle::default(),
             }),
-        })
+        }
     }
 
     /// The addresses that the service listens on, in the order of the options.

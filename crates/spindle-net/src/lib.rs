@@ -63,6 +63,8 @@ mod client;
 #[cfg(feature = "services")]
 pub mod connect;
 mod datapath;
+#[cfg(feature = "services")]
+pub mod descriptors;
 mod dial;
 mod error;
 mod file_limit;

@@ -12,6 +12,7 @@ use crate::forward::answer::{self, Refusal, Status};
 use crate::forward::head::{self, HeadError, Request};
 use crate::handshake::expired;
 use crate::metrics::Refused;
+use crate::redirect::names::Names;
 use crate::redirect::{self, RedirectedError};
 use crate::socks::{self, Reply, SocksError};
 use crate::target::{Target, Targets};
@@ -36,6 +37,8 @@ pub struct Proxy {
     /// The kernel redirects the programs' connections and knows their targets. Programs then speak neither protocol, and have
     /// no users.
     pub redirected: bool,
+    /// The names that addresses of redirected connections stand for. `None`: all addresses are ordinary ones.
+    pub names: Option<Names>,
     /// The users that are accepted, by SOCKS5 with RFC 1929 and by HTTP with Basic (RFC 7617). `None`: no
     /// authentication.
     pub users: Option<Users>,
@@ -114,7 +117,7 @@ pub(crate) async fn accept(proxy: &Proxy, program: &mut TcpStream) -> Result<Ask
             Err(refused.into())
         }
         Protocol::Redirected => Ok(Asked {
-            target: redirect::target(program)?,
+            target: redirect::target(program, proxy.names.as_ref())?,
             early: Vec::new(),
             protocol: Protocol::Redirected,
         }),

@@ -97,6 +97,7 @@ impl World {
                 socks5,
                 http_connect,
                 redirected: false,
+                names: None,
                 users,
             }),
             local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),

@@ -5,6 +5,7 @@
 //! would answer their segments with RST.
 
 mod command;
+mod isolate;
 mod nat;
 mod redirect;
 mod reserve;
@@ -13,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use command::ip;
+pub use isolate::{IsolateError, Isolated, isolate};
 pub(crate) use redirect::Listening;
 pub use redirect::{IpNet, RedirectError, RedirectOptions, Redirected, Redirection};
 use socket2::Socket;

@@ -1,5 +1,6 @@
 //! The arguments of `gateway` and `connect`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -258,7 +259,7 @@ impl fmt::Debug for BundleArg {
        spindle connect [OPTIONS] --config <FILE>")]
 pub(crate) struct Connect {
     /// Local address and port for programs; may be repeated
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
+    #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<String>,
     /// The gateway, or any server; may be repeated: the one that answers first is used
     #[arg(long, value_name = "HOST:PORT")]
@@ -339,4 +340,48 @@ pub(crate) struct Connect {
     pub(crate) tls_pin: Vec<String>,
     #[command(flatten)]
     pub(crate) service: Service,
+}
+
+/// The flags of `connect` by which programs reach it. `exec` has its own way.
+const WAYS_IN: [&str; 8] = [
+    "listen",
+    "socks5",
+    "http_connect",
+    "transparent",
+    "redirect",
+    "redirect_except",
+    "proxy_users",
+    "expose",
+];
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    override_usage = "spindle exec [OPTIONS] -- <PROGRAM> [ARGUMENT]...",
+    mut_args(|arg| {
+        let is_way_in = WAYS_IN.iter().any(|name| arg.get_id() == name);
+        match arg.get_id().as_str() {
+            // The program's own output is on the same terminal.
+            "log" => arg.default_value("warn"),
+            _ => arg.hide(is_way_in),
+        }
+    })
+)]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Which of its processes this is
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) part: Option<Part>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM", num_args = 1..)]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// The processes of `exec` besides the one that becomes the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Starts the service and ends, so that the service is no child of the program.
+    Launcher,
+    /// The connect service.
+    Service,
 }

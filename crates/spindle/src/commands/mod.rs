@@ -4,6 +4,7 @@ pub(crate) mod analyze;
 pub(crate) mod compare;
 pub(crate) mod connect;
 pub(crate) mod enroll;
+pub(crate) mod exec;
 mod expiry;
 pub(crate) mod explain;
 pub(crate) mod flows;

@@ -123,6 +123,7 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
         socks5,
         http_connect,
         redirected,
+        names: None,
         users,
     }))
 }

@@ -3,12 +3,16 @@
 //! The kernel's connection tracking remembers where a program connected to before the destination was rewritten
 //! (`SO_ORIGINAL_DST` and `IP6T_SO_ORIGINAL_DST` of Linux).
 
+pub mod names;
+pub mod resolver;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
+use self::names::{Meaning, Names};
 use crate::target::Target;
 
 /// Why a connection to the port for redirected connections is refused.
@@ -23,13 +27,21 @@ pub enum RedirectedError {
     /// Nothing can be connected to at this address.
     #[error("the connection was redirected on its way to {0}, to which nothing can connect")]
     NoTarget(SocketAddr),
+    /// The destination stands for a name that is no longer remembered.
+    #[error(
+        "no name is known for {0}, which stands for a name; the program has to look the name up again"
+    )]
+    Forgotten(SocketAddr),
     /// The kernel does not know the destination.
     #[error("the kernel does not know where the connection was to lead: {0}")]
     Unknown(io::Error),
 }
 
-/// The target of a redirected connection: its destination before the kernel rewrote it.
-pub(crate) fn target(program: &TcpStream) -> Result<Target, RedirectedError> {
+/// The target of a redirected connection: its destination before the kernel rewrote it, or the name that this stands for.
+pub(crate) fn target(
+    program: &TcpStream,
+    names: Option<&Names>,
+) -> Result<Target, RedirectedError> {
     let local = program.local_addr().map_err(RedirectedError::Unknown)?;
     // A socket for both families has IPv4 addresses in their IPv6 form.
     let local = SocketAddr::new(local.ip().to_canonical(), local.port());
@@ -45,7 +57,12 @@ pub(crate) fn target(program: &TcpStream) -> Result<Target, RedirectedError> {
         Err(e) => return Err(RedirectedError::Unknown(e)),
     };
     let to = to.ok_or(RedirectedError::NotRedirected(local))?;
-    judge(to, local, is_own)
+    let to = judge(to, local, is_own)?;
+    match names.map_or(Meaning::Itself, |names| names.meaning(to.ip())) {
+        Meaning::Itself => Ok(Target::Address(to)),
+        Meaning::Name(name) => Ok(Target::Name(name, to.port())),
+        Meaning::Forgotten => Err(RedirectedError::Forgotten(to)),
+    }
 }
 
 /// The kernel's errors for a connection without an entry (ENOENT) and without connection tracking (ENOPROTOOPT).
@@ -61,12 +78,12 @@ fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// The destination as a target, unless it is the port of `local`, where redirected connections arrive.
+/// The destination, unless it is the port of `local`, where redirected connections arrive.
 fn judge(
     to: SocketAddr,
     local: SocketAddr,
     is_own: impl Fn(IpAddr) -> bool,
-) -> Result<Target, RedirectedError> {
+) -> Result<SocketAddr, RedirectedError> {
     let to = SocketAddr::new(to.ip().to_canonical(), to.port());
     if to == local || (to.port() == local.port() && is_own(to.ip())) {
         return Err(RedirectedError::NotRedirected(to));
@@ -76,7 +93,7 @@ fn judge(
     if to.port() == 0 || ip.is_unspecified() || ip.is_multicast() || broadcast {
         return Err(RedirectedError::NoTarget(to));
     }
-    Ok(Target::Address(to))
+    Ok(to)
 }
 
 #[cfg(test)]
@@ -139,7 +156,7 @@ mod tests {
             }
             let (program, accepted) = tokio::join!(TcpStream::connect(to), listener.accept());
             let _program = program.unwrap();
-            let refused = target(&accepted.unwrap().0).unwrap_err();
+            let refused = target(&accepted.unwrap().0, None).unwrap_err();
             assert!(refused.to_string().contains(&to.to_string()), "{refused}");
         }
     }
