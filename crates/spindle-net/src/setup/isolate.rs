@@ -152,21 +152,24 @@ fn own() -> (Ipv4Addr, Ipv6Addr) {
     (v4, Ipv6Addr::from_bits(NAMES_V6.to_bits() + 1))
 }
 
-/// The commands for `ip -batch`.
+/// The commands for `ip -batch`. All addresses are local, so that a datagram passes the input hook, and an error reaches its
+/// sender as one from a host would. To refuse it at the output hook would make the system call fail with EPERM.
 fn addresses(v6: bool) -> String {
     let (own_v4, own_v6) = own();
     let mut lines = format!(
-        "link set lo up\naddr add {own_v4}/32 dev lo\nroute add 0.0.0.0/0 dev lo src {own_v4}\n"
+        "link set lo up\naddr add {own_v4}/32 dev lo\nroute add local 0.0.0.0/0 dev lo src {own_v4}\n"
     );
     if v6 {
-        lines += &format!("addr add {own_v6}/128 dev lo\nroute add ::/0 dev lo src {own_v6}\n");
+        lines += &format!(
+            "addr add {own_v6}/128 dev lo nodad\nroute add local ::/0 dev lo src {own_v6}\n"
+        );
     }
     lines
 }
 
 /// The rules of the program's network. `port` is that of the listeners.
 ///
-/// The ICMP errors of `reject` reach a socket at once. Without them, a program that tries QUIC first would wait.
+/// Without the ICMP errors of `reject`, a program that tries QUIC first, or pings a host, would wait or be misled.
 fn rules(port: u16) -> String {
     let (own_v4, own_v6) = own();
     let here = format!(
@@ -177,7 +180,7 @@ fn rules(port: u16) -> String {
          chain redirected {{\n    type nat hook output priority -100;\n    \
          udp dport {DNS} redirect to :{DNS}\n{here}    \
          meta l4proto tcp redirect to :{port}\n  }}\n  \
-         chain refused {{\n    type filter hook output priority 0;\n{here}    \
+         chain refused {{\n    type filter hook input priority 0;\n{here}    \
          meta l4proto udp reject with icmpx port-unreachable\n    \
          reject with icmpx admin-prohibited\n  }}\n}}\n"
     )

@@ -2,6 +2,7 @@
 //! namespaces, which requires root.
 
 mod certificates;
+mod exec;
 mod forward;
 mod keys;
 mod managed;
