@@ -278,8 +278,8 @@ pub(crate) struct Connect {
         allow_hyphen_values = true
     )]
     pub(crate) connect_timeout: String,
-    /// Connections to the gateway that are kept ready for programs at most, with --socks5 or --http-connect and TLS; as
-    /// many as programs used lately, none on an idle host
+    /// Connections to the gateway that are kept ready for programs at most, if each program's connection has a target of its
+    /// own (as with --socks5 or --transparent) and with TLS; as many as programs used lately, none on an idle host
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) ready: usize,
     /// Answer a program before the gateway has answered, which saves a round trip. A target that is not reached

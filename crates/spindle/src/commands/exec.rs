@@ -36,6 +36,8 @@ use crate::failure::Failure;
 /// Exit code of a program that was found and could not be executed, and of one that was not found (env(1), POSIX).
 const NOT_EXECUTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
+/// The first flag of the launcher.
+const LAUNCHER: &str = "--part=launcher";
 /// What the service sends when it is ready.
 const READY: u8 = b'r';
 
@@ -85,19 +87,20 @@ fn system(what: &str) -> impl FnOnce(io::Error) -> Failure {
 
 /// Starts this command again as another of its processes.
 fn launch(part: Part, input: Stdio) -> Result<std::process::Child, Failure> {
-    let mut words = std::env::args_os();
+    let mut words = std::env::args_os().peekable();
     let name = words.next().unwrap_or_else(|| "spindle".into());
     // `exec`, before all flags.
     let command: Vec<OsString> = words.by_ref().take(1).collect();
+    words.next_if(|word| word == LAUNCHER);
     let part = match part {
-        Part::Launcher => "--part=launcher",
+        Part::Launcher => LAUNCHER,
         Part::Service => "--part=service",
     };
     Command::new("/proc/self/exe")
         .arg0(name)
         .args(command)
         .arg(part)
-        .args(words.filter(|w| w != "--part=launcher"))
+        .args(words)
         .stdin(input)
         // A reader of the program's output must not wait for the service.
         .stdout(Stdio::null())

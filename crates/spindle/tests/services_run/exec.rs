@@ -31,6 +31,9 @@ impl World {
         let copy = directory.path().join("spindle");
         std::fs::copy(program(), &copy).expect("a copy");
         std::fs::set_permissions(&copy, open(0o755)).expect("its mode");
+        let sockets = directory.path().join("sockets");
+        std::fs::create_dir(&sockets).expect("a directory");
+        std::fs::set_permissions(&sockets, open(0o777)).expect("its mode");
         let hosts = directory.path().join("hosts");
         std::fs::write(&hosts, format!("{} {NAME}\n", SERVERS[0])).expect("a file");
         for ip in SERVERS {
@@ -56,6 +59,13 @@ impl World {
         }
     }
 
+    /// A new path for a control socket, in a directory that every user may write.
+    fn control(&self) -> String {
+        let random: [u8; 8] = spindle_net::random_bytes().expect("random bytes");
+        let sockets = self.directory.path().join("sockets");
+        format!("{}/{:016x}", sockets.display(), u64::from_ne_bytes(random))
+    }
+
     fn spindle(&self) -> PathBuf {
         self.directory.path().join("spindle")
     }
@@ -73,6 +83,8 @@ impl World {
         ];
         let mut command = hosts.client_command(&as_user);
         command.args("--udp --insecure --via 10.1.1.1:4430".split(' '));
+        // The default is named after the process, whose number a process of another namespace may have.
+        command.args(["--control", &self.control()]);
         command.args(flags.split_whitespace()).arg("--");
         command.current_dir("/");
         command
@@ -170,8 +182,9 @@ fn exit_codes_signals_and_standard_input_are_the_programs_own() {
             Some(9)
         );
         let line = format!(
-            "echo input | {} exec --udp --insecure --via 10.1.1.1:4430 -- cat",
-            world.spindle().display()
+            "echo input | {} exec --udp --insecure --via 10.1.1.1:4430 --control {} -- cat",
+            world.spindle().display(),
+            world.control()
         );
         assert_eq!(hosts.client(&line), "input\n");
         // SIGTERM reaches the program, which ends as it likes.

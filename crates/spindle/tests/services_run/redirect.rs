@@ -230,7 +230,8 @@ fn the_programs_of_a_cgroup_are_redirected_and_not_others() {
         if !(have(test, "curl") && have(test, "nft")) {
             return;
         }
-        let name = format!("spindle-test-{}", std::process::id());
+        let random: [u8; 8] = spindle_net::random_bytes().expect("random bytes");
+        let name = format!("spindle-test-{:016x}", u64::from_ne_bytes(random));
         let path = format!("/sys/fs/cgroup/{name}/inner");
         // A host with cgroups of both versions has version 2 elsewhere. This mount is in the test's own namespace.
         let made = output(&format!(
