@@ -187,6 +187,17 @@ fn exit_codes_signals_and_standard_input_are_the_programs_own() {
             world.control()
         );
         assert_eq!(hosts.client(&line), "input\n");
+        // A file that is shared with connect: the flags of its port have no effect.
+        let file = world.directory.path().join("connect.toml");
+        let text = "udp = true\ninsecure = true\nvia = \"10.1.1.1:4430\"\nlisten = \"127.0.0.1:1\"\nsocks5 = true\nlog = \"warn\"\n";
+        std::fs::write(&file, text).expect("a file");
+        let line = format!(
+            "{} exec --config {} --control {} -- echo ran",
+            world.spindle().display(),
+            file.display(),
+            world.control()
+        );
+        assert_eq!(hosts.client(&line), "ran\n");
         // SIGTERM reaches the program, which ends as it likes.
         let mut command = world.exec(hosts, "0", "");
         let script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done";

@@ -6,6 +6,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 
 use crate::program::{Running, program, wait_for};
 use crate::two_hosts::{Hosts, Namespace, have, output, run, within};
@@ -37,8 +38,16 @@ fn on(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().expect("an address"), port)
 }
 
-/// Starts the servers and the gateway, and gives the client routes to the servers.
-fn gateway(hosts: &Hosts) -> Running {
+/// The rules of the gateway.
+const FORWARD: [&str; 4] = [
+    "--forward",
+    "203.0.113.0/24:*",
+    "--forward",
+    "[fd99::/64]:*",
+];
+
+/// Starts the servers, and gives the client routes to them.
+fn serve(hosts: &Hosts) {
     for ip in SERVERS {
         let (length, nodad) = if ip.contains(':') {
             (128, " nodad")
@@ -50,14 +59,14 @@ fn gateway(hosts: &Hosts) -> Running {
     }
     whence(on("10.1.1.1", PORT));
     hosts.client("ip route add default via 10.1.1.1; ip -6 route add default via fd01:1::1");
-    let mut command = std::process::Command::new(program());
+}
+
+/// The servers, and a gateway to them.
+fn gateway(hosts: &Hosts) -> Running {
+    serve(hosts);
+    let mut command = Command::new(program());
     command.args("gateway --udp --insecure --listen 10.1.1.1:4430".split(' '));
-    command.args([
-        "--forward",
-        "203.0.113.0/24:*",
-        "--forward",
-        "[fd99::/64]:*",
-    ]);
+    command.args(FORWARD);
     Running::start(command)
 }
 
@@ -137,7 +146,8 @@ fn all_tcp_of_a_host_goes_to_the_gateway_until_connect_stops() {
         let refused = curl(client, "", "198.51.100.1");
         let reset = refused.contains("curl: (7)") || refused.contains("curl: (56)");
         let why = "198.51.100.1:80: the gateway answered 403";
-        assert!(reset && connect.log().contains(why), "{refused}\n{}", log());
+        assert!(reset, "{refused}\n{}", log());
+        wait_for("the log has the reason", || connect.log().contains(why));
         assert!(tables(hosts).contains("inet spindle-connect-127.0.0.1-1080"));
         assert_eq!(connect.end(), Some(0), "{}", connect.log());
         assert_eq!(tables(hosts), "");
@@ -312,6 +322,31 @@ fn connections_to_the_listener_itself_are_refused_without_a_loop() {
             "{}",
             gateway.status()
         );
+    });
+}
+
+/// Over TUN, the segments of connect are TCP segments on this host's wire. They are not redirected.
+#[test]
+fn over_tun_the_segments_of_connect_itself_are_not_redirected() {
+    let test = "redirect::over_tun_the_segments_of_connect_itself_are_not_redirected";
+    within(test, 60, |hosts| {
+        if !(have(test, "curl") && have(test, "nft")) {
+            return;
+        }
+        serve(hosts);
+        let mut command = Command::new(program());
+        command.args("gateway --tun spin0 --listen 10.9.0.1:3128 --insecure".split(' '));
+        command.args(FORWARD);
+        let gateway = Running::start(command);
+        run("ip route add 10.8.1.0/24 via 10.1.1.2");
+        let mut command = hosts.client_command(&[program(), "connect", "--tun", "spin1"]);
+        command.args("--via 10.9.0.1:3128 --insecure --local 10.8.1.1 --redirect all".split(' '));
+        command.args(LOOPBACK.split(' '));
+        let mut connect = Running::start(command);
+        let log = || format!("{}\n{}", connect.log(), gateway.log());
+        assert_eq!(seen(hosts.namespace(), ""), by_the_gateway(), "{}", log());
+        assert_eq!(connect.end(), Some(0), "{}", connect.log());
+        assert_eq!(tables(hosts), "");
     });
 }
 
