@@ -86,7 +86,10 @@ impl World {
         // The default is named after the process, whose number a process of another namespace may have.
         command.args(["--control", &self.control()]);
         command.args(flags.split_whitespace()).arg("--");
-        command.current_dir("/");
+        // A user's path has no directory of the system's programs, such as nft.
+        command
+            .current_dir("/")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command
     }
 
@@ -278,15 +281,15 @@ fn what_is_missing_is_said_and_the_program_does_not_run() {
             "{} exec --udp --insecure --via 10.1.1.1:4430 -- echo ran",
             spindle.display()
         );
-        let path = world.directory.path().join("bin");
-        std::fs::create_dir(&path).expect("a directory");
-        let ip = run("command -v ip");
-        std::os::unix::fs::symlink(ip.trim(), path.join("ip")).expect("a link");
+        let hidden = "mount --bind /dev/null $(command -v nft) &&";
         // The limit is one of the namespace in which it is set.
         let none =
             "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-sys_admin";
         for (line, wanted) in [
-            (format!("PATH={} {exec}", path.display()), "nftables"),
+            (
+                format!("unshare --mount sh -c '{hidden} {exec}'"),
+                "install iproute2 and nftables",
+            ),
             (
                 format!("unshare --user --map-root-user sh -c '{none} {exec}'"),
                 "user.max_user_namespaces",
