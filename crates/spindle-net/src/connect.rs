@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use spindle_mptcp::{Config, StackError};
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 
@@ -22,6 +23,7 @@ use crate::pool::Pool;
 use crate::proxy::Proxy;
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
+use crate::setup::{Listening, RedirectError, RedirectOptions, Redirection};
 use crate::socket::{Network, TcpStream};
 use crate::target::Targets;
 use crate::tls::ClientTls;
@@ -34,6 +36,16 @@ pub enum Destination {
     Via(Targets),
     /// Each program names its target: an address or a name. If a gateway connects to it, the name is resolved there.
     Programs(Proxy),
+}
+
+impl Destination {
+    /// Whether a program knows only by a reset that its target was not reached.
+    fn fails_by_reset(&self) -> bool {
+        match self {
+            Self::Via(_) => true,
+            Self::Programs(proxy) => proxy.redirected,
+        }
+    }
 }
 
 /// Options of a connect service.
@@ -73,6 +85,7 @@ pub struct Connect {
     network: Network,
     listeners: Vec<KernelListener>,
     shared: Arc<Shared>,
+    redirection: Option<Arc<Redirection>>,
 }
 
 #[derive(Debug)]
@@ -104,16 +117,40 @@ impl Connect {
             let bound = KernelListener::bind(addr).await;
             listeners.push(bound.map_err(NetError::system(format!("cannot listen on {addr}")))?);
         }
-        Ok(Self {
+        Ok(Self::with(network, options, listeners))
+    }
+
+    /// Takes listeners of another process, perhaps of another network namespace, in addition to those of the options.
+    ///
+    /// # Errors
+    /// [`NetError::System`], if the runtime cannot use a listener or an address could not be bound.
+    pub async fn from_listeners(
+        network: &Network,
+        options: ConnectOptions,
+        list: Vec<std::net::TcpListener>,
+    ) -> Result<Self, NetError> {
+        let mut connect = Self::bind(network, options).await?;
+        for listener in list {
+            let nonblocking = listener.set_nonblocking(true);
+            let taken = nonblocking.and_then(|()| KernelListener::from_std(listener));
+            let taken = taken.map_err(NetError::system("cannot use a listener"))?;
+            connect.listeners.push(taken);
+        }
+        Ok(connect)
+    }
+
+    fn with(network: &Network, options: ConnectOptions, listeners: Vec<KernelListener>) -> Self {
+        Self {
             network: network.clone(),
             listeners,
+            redirection: None,
             shared: Arc::new(Shared {
                 network: network.clone(),
                 pool: Pool::new(options.ready),
                 options,
                 lifecycle: Lifecycle::default(),
             }),
-        })
+        }
     }
 
     /// The addresses that the service listens on, in the order of the options.
@@ -122,6 +159,23 @@ impl Connect {
             .iter()
             .filter_map(|l| l.local_addr().ok())
             .collect()
+    }
+
+    /// Installs rules that redirect programs' connections to this service, until it stops. [`Proxy::redirected`] must be set.
+    /// Returns what was installed.
+    ///
+    /// # Errors
+    /// [`RedirectError`], if the listening addresses do not fit or the system refuses the rules.
+    pub fn redirect(&mut self, options: &RedirectOptions) -> Result<&Redirection, RedirectError> {
+        let listening = |l: &KernelListener| {
+            let at = l.local_addr().ok()?;
+            let any_v6 = at.is_ipv6() && at.ip().is_unspecified();
+            let both_families = any_v6 && SockRef::from(l).only_v6().is_ok_and(|only| !only);
+            Some(Listening { at, both_families })
+        };
+        let listening: Vec<_> = self.listeners.iter().filter_map(listening).collect();
+        let redirection = Redirection::install(&listening, options)?;
+        Ok(self.redirection.insert(Arc::new(redirection)))
     }
 
     /// The switch that stops the service.
@@ -154,11 +208,16 @@ impl Connect {
             network,
             listeners,
             shared,
+            redirection,
         } = self;
         let options = &shared.options;
         let limits = (options.max_connections, options.drain);
         let mut first = 0;
-        let accept = move |cx: &mut Context<'_>| poll_any(&listeners, &mut first, cx);
+        let open = OpenListeners {
+            redirection: redirection.clone(),
+            listeners,
+        };
+        let accept = move |cx: &mut Context<'_>| poll_any(&open.listeners, &mut first, cx);
         let serving = service::serve(
             &network,
             &shared.lifecycle,
@@ -173,10 +232,13 @@ impl Connect {
                 relay::reset(&program);
             },
         );
-        tokio::select! {
+        let summary = tokio::select! {
             summary = serving => summary,
             never = keep_ready(&shared) => match never {},
-        }
+        };
+        // The rules translate the packets of redirected connections until these have ended.
+        drop(redirection);
+        summary
     }
 }
 
@@ -198,6 +260,20 @@ async fn keep_ready(shared: &Arc<Shared>) -> Infallible {
         }
     }
     std::future::pending().await
+}
+
+/// The listeners of a service that accepts connections. The rules that lead programs to them are released before they close.
+struct OpenListeners {
+    redirection: Option<Arc<Redirection>>,
+    listeners: Vec<KernelListener>,
+}
+
+impl Drop for OpenListeners {
+    fn drop(&mut self) {
+        if let Some(redirection) = &self.redirection {
+            redirection.release();
+        }
+    }
 }
 
 /// A connection of a local program, and the program's address.
@@ -241,7 +317,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
             if let Some(m) = &shared.options.metrics {
                 m.refused(why);
             }
-            if let Destination::Via(_) = shared.options.destination {
+            if shared.options.destination.fails_by_reset() {
                 relay::reset(&program);
             }
             return shared.lifecycle.stage() == Stage::Aborting;

@@ -51,11 +51,12 @@
 //!    connections over UDP without further set-up.
 //! 4. [`tun`] and [`udp`] are the links to real wires. `docs/wire/encapsulation.md` describes segments in UDP.
 //! 5. [`relay`] joins a connection of Spindle to one of the kernel. [`gateway`] and [`connect`] use it, and
-//!    also [`tls`], [`socks`], [`proxy`] with [`users`], [`forward`] and [`proxy_protocol`].
+//!    also [`tls`], [`socks`], [`proxy`] with [`users`], [`redirect`], [`forward`] and [`proxy_protocol`].
 //! 6. [`service`] has the parts that both services share: the configuration of their connections
 //!    ([`wire_config`]), draining, signals, and the reports to a service manager. [`limits`] bounds
 //!    how many of the host's resources they use.
-//! 7. [`setup`] creates the TUN device with its routes and rules, and undoes this.
+//! 7. [`setup`] creates the TUN device with its routes and rules, and undoes this. It also has the rules that redirect
+//!    programs, and the network of a single program, whose sockets are passed as [`descriptors`].
 //! 8. [`uplinks`] follows the addresses of a client's host while they come and go.
 //! 9. [`metrics`] and [`status`] report what the data path does. They only read.
 
@@ -65,6 +66,8 @@ mod client;
 #[cfg(feature = "services")]
 pub mod connect;
 mod datapath;
+#[cfg(feature = "services")]
+pub mod descriptors;
 mod dial;
 mod error;
 mod file_limit;
@@ -88,6 +91,8 @@ pub mod proxy;
 #[cfg(feature = "services")]
 pub mod proxy_protocol;
 mod randomness;
+#[cfg(feature = "services")]
+pub mod redirect;
 #[cfg(feature = "services")]
 pub mod relay;
 #[cfg(feature = "services")]

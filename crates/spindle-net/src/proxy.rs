@@ -12,6 +12,8 @@ use crate::forward::answer::{self, Refusal, Status};
 use crate::forward::head::{self, HeadError, Request};
 use crate::handshake::expired;
 use crate::metrics::Refused;
+use crate::redirect::names::Names;
+use crate::redirect::{self, RedirectedError};
 use crate::socks::{self, Reply, SocksError};
 use crate::target::{Target, Targets};
 use crate::users::Users;
@@ -32,6 +34,11 @@ pub struct Proxy {
     pub socks5: bool,
     /// HTTP CONNECT (RFC 9110, section 9.3.6). If SOCKS5 is accepted as well, the first byte decides.
     pub http_connect: bool,
+    /// The kernel redirects the programs' connections and knows their targets. Programs then speak neither protocol, and have
+    /// no users.
+    pub redirected: bool,
+    /// The names that addresses of redirected connections stand for. `None`: all addresses are ordinary ones.
+    pub names: Option<Names>,
     /// The users that are accepted, by SOCKS5 with RFC 1929 and by HTTP with Basic (RFC 7617). `None`: no
     /// authentication.
     pub users: Option<Users>,
@@ -47,6 +54,9 @@ pub(crate) enum ProxyError {
     /// No user and password were sent, or they are wrong.
     #[error("the user or the password is missing, or not one of --proxy-users")]
     Authentication,
+    /// The connection was not redirected, or to no target.
+    #[error(transparent)]
+    Redirected(#[from] RedirectedError),
     /// The request was not complete in time.
     #[error("{0}")]
     Late(io::Error, Protocol),
@@ -59,7 +69,8 @@ impl ProxyError {
             Self::Socks(SocksError::NoPassword | SocksError::WrongPassword)
             | Self::Authentication => Refused::Authentication,
             Self::Socks(_) | Self::Late(_, Protocol::Socks5) => Refused::Socks,
-            Self::Http(_) | Self::Late(_, Protocol::Http) => Refused::Http,
+            Self::Http(_) | Self::Late(_, Protocol::Http | Protocol::Redirected) => Refused::Http,
+            Self::Redirected(_) => Refused::Redirect,
         }
     }
 }
@@ -69,6 +80,8 @@ impl ProxyError {
 pub(crate) enum Protocol {
     Socks5,
     Http,
+    /// None: the kernel has redirected the connection.
+    Redirected,
 }
 
 /// A program's request, which waits for an answer.
@@ -103,6 +116,11 @@ pub(crate) async fn accept(proxy: &Proxy, program: &mut TcpStream) -> Result<Ask
             }
             Err(refused.into())
         }
+        Protocol::Redirected => Ok(Asked {
+            target: redirect::target(program, proxy.names.as_ref())?,
+            early: Vec::new(),
+            protocol: Protocol::Redirected,
+        }),
         Protocol::Http => match http(users, program, deadline).await {
             Ok(asked) => Ok(asked),
             Err((e, refusal)) => {
@@ -122,6 +140,9 @@ async fn protocol(
     program: &TcpStream,
     deadline: Instant,
 ) -> Result<Protocol, ProxyError> {
+    if proxy.redirected {
+        return Ok(Protocol::Redirected);
+    }
     match (proxy.socks5, proxy.http_connect) {
         (true, true) => {}
         (false, true) => return Ok(Protocol::Http),
@@ -202,6 +223,8 @@ impl Asked {
                 }
                 Ok(())
             }
+            // The kernel has accepted the program's connection before it was known whether the target is reached.
+            (Protocol::Redirected, _) => Ok(()),
             (Protocol::Http, Ok(_)) => answer::open(program).await,
             (Protocol::Http, Err(e)) => answer::refuse(program, &refusal(e)).await,
         }

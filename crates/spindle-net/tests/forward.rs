@@ -96,6 +96,8 @@ impl World {
                 answer_early: false,
                 socks5,
                 http_connect,
+                redirected: false,
+                names: None,
                 users,
             }),
             local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Gateway(Box<service::Gateway>),
     /// Take local programs' connections to a gateway, or to any MPTCP server
     Connect(Box<service::Connect>),
+    /// Run a program whose TCP connections all go to a gateway, without its knowing and without root
+    Exec(Box<service::Exec>),
     /// Make the keys of a gateway: its authority and its certificate
     Keygen(keys::Keygen),
     /// Make a client's bundle: all that its `spindle connect` needs, in one file

@@ -20,7 +20,8 @@
 //! - The testbed: `testbed` runs an experiment file in real time, on kernel and Spindle hosts in network
 //!   namespaces.
 //! - The network: `gateway` serves MPTCP and TCP clients in front of a TCP service, `connect` takes connections
-//!   of local programs to a gateway or a server, and `status` shows running ones.
+//!   of local programs to a gateway or a server, `exec` runs a program whose connections go to a gateway, and `status` shows
+//!   running services.
 //! - Keys: `keygen` makes a gateway's authority and certificate, `enroll` a client's bundle, and `revoke` revokes a
 //!   client.
 //! - `pages` writes man pages and shell completions.
@@ -99,6 +100,7 @@ where
         Command::Trace(t) => commands::trace::trace(&registry, &t),
         Command::Gateway(g) => commands::gateway::gateway(&registry, &g),
         Command::Connect(c) => commands::connect::connect(&registry, &c),
+        Command::Exec(e) => commands::exec::exec(&registry, &e),
         Command::Testbed(t) => commands::testbed::testbed(&registry, &t),
         Command::Status(s) => commands::status::status(&s),
         Command::Keygen(k) => commands::keygen::keygen(&k),

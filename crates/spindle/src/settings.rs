@@ -22,6 +22,8 @@ use crate::failure::{Failure, Setting};
 
 /// The flag that names the file. It is not a key.
 const CONFIG: &str = "config";
+/// The flag by which the processes of `exec` start each other. It is not a key.
+const PART: &str = "part";
 /// The longest file that is read, in bytes. All keys with a page of comment each need less.
 const LONGEST: u64 = 1 << 20;
 
@@ -144,7 +146,10 @@ fn is_key(arg: &Arg) -> bool {
         arg.get_action(),
         ArgAction::Set | ArgAction::Append | ArgAction::SetTrue
     );
-    takes && arg.get_long().is_some_and(|long| long != CONFIG)
+    takes
+        && arg
+            .get_long()
+            .is_some_and(|long| long != CONFIG && long != PART)
 }
 
 impl Settings {

@@ -41,6 +41,7 @@ impl Snapshot {
             | Refused::Socks
             | Refused::Http
             | Refused::Authentication
+            | Refused::Redirect
             | Refused::Rule => 0,
         }
     }

@@ -84,6 +84,8 @@ pub enum Refused {
     Socks,
     /// The client did not request a tunnel by HTTP as expected.
     Http,
+    /// The kernel had not redirected the connection, or to no target.
+    Redirect,
     /// The user's name or password is wrong or missing.
     Authentication,
     /// No rule of the gateway allows the target that the client named.
@@ -91,7 +93,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Unreachable,
         Self::Connections,
         Self::Memory,
@@ -99,6 +101,7 @@ impl Refused {
         Self::Tls,
         Self::Socks,
         Self::Http,
+        Self::Redirect,
         Self::Authentication,
         Self::Rule,
     ];
@@ -112,6 +115,7 @@ impl Refused {
             Self::Tls => "tls",
             Self::Socks => "socks",
             Self::Http => "http",
+            Self::Redirect => "redirect",
             Self::Authentication => "authentication",
             Self::Rule => "rule",
         }

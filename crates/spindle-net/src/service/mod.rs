@@ -3,6 +3,7 @@
 
 mod huge_pages;
 mod notify;
+mod process;
 mod signals;
 mod watchdog;
 
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 
 pub use huge_pages::disable_huge_pages;
 pub use notify::Notifier;
+pub use process::{detach, process_handle, wait_for_process};
 pub use signals::{Signal, Signals};
 pub use watchdog::watch;
 

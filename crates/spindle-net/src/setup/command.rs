@@ -1,9 +1,13 @@
 //! Child processes that configure the system: `ip` and `nft`.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::SetupError;
+
+/// Directories of the system's programs, which the PATH of a user other than root may lack.
+const SYSTEM: &str = "/usr/sbin:/sbin";
 
 /// Runs `program` with `args` and with `input` on its standard input. Returns its output.
 pub(super) fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<String, SetupError> {
@@ -15,6 +19,7 @@ pub(super) fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<S
     let mut command = Command::new(program);
     command
         .args(args)
+        .env("PATH", path())
         .stdin(if input.is_some() {
             Stdio::piped()
         } else {
@@ -42,6 +47,18 @@ pub(super) fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<S
         said,
         hint,
     })
+}
+
+/// Where programs are found.
+fn path() -> OsString {
+    match std::env::var_os("PATH").filter(|path| !path.is_empty()) {
+        Some(mut path) => {
+            path.push(":");
+            path.push(SYSTEM);
+            path
+        }
+        None => SYSTEM.into(),
+    }
 }
 
 /// Splits a line of arguments at its spaces and runs `ip` with them.

@@ -5,13 +5,18 @@
 //! would answer their segments with RST.
 
 mod command;
+mod isolate;
 mod nat;
+mod redirect;
 mod reserve;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use command::ip;
+pub use isolate::{IsolateError, Isolated, isolate};
+pub(crate) use redirect::Listening;
+pub use redirect::{IpNet, RedirectError, RedirectOptions, Redirected, Redirection};
 use socket2::Socket;
 
 use crate::error::NetError;

@@ -13,7 +13,7 @@ use crate::{ConnectionStatus, NetworkCounters};
 pub struct Status {
     /// The version of this document, [`super::VERSION`].
     pub version: u32,
-    /// "gateway" or "connect".
+    /// "gateway", "connect" or "exec".
     pub kind: String,
     /// Name of the transport.
     pub transport: String,

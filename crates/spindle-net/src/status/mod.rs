@@ -40,7 +40,7 @@ pub const VERSION: u32 = 1;
 pub struct Source {
     /// The data path.
     pub network: Network,
-    /// "gateway" or "connect".
+    /// "gateway", "connect" or "exec".
     pub kind: &'static str,
     /// Name of the transport.
     pub transport: String,

@@ -1,5 +1,6 @@
 //! The arguments of `gateway` and `connect`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -259,7 +260,7 @@ impl fmt::Debug for BundleArg {
        spindle connect [OPTIONS] --config <FILE>")]
 pub(crate) struct Connect {
     /// Local address and port for programs; may be repeated
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
+    #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<String>,
     /// The gateway, or any server; may be repeated: the one that answers first is used
     #[arg(long, value_name = "HOST:PORT")]
@@ -278,8 +279,8 @@ pub(crate) struct Connect {
         allow_hyphen_values = true
     )]
     pub(crate) connect_timeout: String,
-    /// Connections to the gateway that are kept ready for programs at most, with --socks5 or --http-connect and TLS; as
-    /// many as programs used lately, none on an idle host
+    /// Connections to the gateway that are kept ready for programs at most, if each program's connection has a target of its
+    /// own (as with --socks5 or --transparent) and with TLS; as many as programs used lately, none on an idle host
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) ready: usize,
     /// Answer a program before the gateway has answered, which saves a round trip. A target that is not reached
@@ -293,6 +294,19 @@ pub(crate) struct Connect {
     /// The same for programs that speak HTTP CONNECT; with --socks5, the port accepts both
     #[arg(long)]
     pub(crate) http_connect: bool,
+    /// The kernel redirects the programs' connections to --listen and knows their targets, so that programs need know nothing
+    /// of proxies. The rules are yours (nftables: redirect; iptables: REDIRECT), or those of --redirect
+    #[arg(long)]
+    pub(crate) transparent: bool,
+    /// --transparent, and until this ends, rules (nftables) that redirect TCP connections. all: those of all programs of this
+    /// host; user:NAME, cgroup:PATH: those of a user's or a cgroup's programs; device:NAME: those of other hosts that arrive
+    /// on the device; may be repeated. UDP is not redirected. Takes root or CAP_NET_ADMIN
+    #[arg(long, value_name = "WHOSE")]
+    pub(crate) redirect: Vec<String>,
+    /// Connections to this address or network are not redirected; may be repeated. The gateway, this host, and link-local and
+    /// multicast addresses are excepted in any case
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) redirect_except: Vec<String>,
     /// Programs need a user and a password of this file (lines USER:PASSWORD, not readable by others);
     /// they may then come from other hosts
     #[arg(long, value_name = "FILE")]
@@ -331,4 +345,48 @@ pub(crate) struct Connect {
     pub(crate) tls_pin: Vec<String>,
     #[command(flatten)]
     pub(crate) service: Service,
+}
+
+/// The flags of `connect` by which programs reach it. `exec` has its own way.
+const WAYS_IN: [&str; 8] = [
+    "listen",
+    "socks5",
+    "http_connect",
+    "transparent",
+    "redirect",
+    "redirect_except",
+    "proxy_users",
+    "expose",
+];
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    override_usage = "spindle exec [OPTIONS] -- <PROGRAM> [ARGUMENT]...",
+    mut_args(|arg| {
+        let is_way_in = WAYS_IN.iter().any(|name| arg.get_id() == name);
+        match arg.get_id().as_str() {
+            // The program's own output is on the same terminal.
+            "log" => arg.default_value("warn"),
+            _ => arg.hide(is_way_in),
+        }
+    })
+)]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Which of its processes this is
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) part: Option<Part>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM", num_args = 1..)]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// The processes of `exec` besides the one that becomes the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Starts the service and ends, so that the service is no child of the program.
+    Launcher,
+    /// The connect service.
+    Service,
 }

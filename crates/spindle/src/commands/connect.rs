@@ -1,18 +1,22 @@
 //! `spindle connect`.
 
+use std::convert::Infallible;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use spindle_experiment::registry::Registry;
+use spindle_mptcp::Config;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
-use spindle_net::tls::Certificates;
+use spindle_net::tls::{Certificates, ClientTls};
 use spindle_net::udp::UdpClient;
-use spindle_net::{NEXT_PATH_AFTER, Target, Targets};
+use spindle_net::{NEXT_PATH_AFTER, Network, Target, Targets};
 
 use super::paths::Paths;
 use super::proxy::{described, destination, users};
+use super::redirect;
 use super::service::{
     Plan, Reloaded, Running, Wire, bad, count, endpoint, is_loopback, limit, live, needed,
 };
@@ -21,82 +25,177 @@ use crate::args::service::Connect as Args;
 use crate::failure::{Failure, Setting};
 
 pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
-    let bundle = tls::bundle(args)?;
-    let args = &tls::with_bundle(args, bundle.as_ref());
-    let plan = Plan::new(registry, &args.service)?;
-    let listen = args.listen.iter().map(|l| endpoint("listen", l));
-    let listen = listen.collect::<Result<Vec<_>, _>>()?;
-    if listen.is_empty() {
-        let want = "a local address and port for programs, such as 127.0.0.1:9000";
-        return Err(needed("listen", want));
-    }
-    let via = args.via.iter().map(|text| target(text));
-    let via = Targets::of(via.collect::<Result<_, _>>()?);
-    let destination = destination(args, via.clone())?;
-    let users = users(&destination);
-    private(&listen, &destination, args)?;
-    let paths = Paths::new(args, via.as_ref(), plan.is_multipath())?;
-    let tls = tls::of_connect(args, bundle.as_ref())?;
-    if tls.is_none() {
-        clear_text(via.as_ref(), args)?;
-    }
-    let config = plan.config(path_manager(args, &paths)?, |m| {
-        m.backup_addresses.clone_from(&paths.backup);
-        m.announced = args.accept_announced.into();
-        m.syn_race.get_or_insert(NEXT_PATH_AFTER);
-    });
-    let to = described(&destination);
-    let options = ConnectOptions {
-        listen,
-        destination,
-        local: paths.sources(),
-        config,
-        tls: tls.clone(),
-        metrics: None,
-        patience: limit("connect-timeout", &args.connect_timeout)?,
-        ready: args.ready,
-        max_connections: plan.limits.max_connections,
-        idle_timeout: plan.idle_timeout,
-        half_close_timeout: plan.half_close_timeout,
-        drain: plan.drain,
+    let listen = |args: &Args| {
+        let listen = args.listen.iter().map(|l| endpoint("listen", l));
+        let listen = listen.collect::<Result<Vec<_>, _>>()?;
+        if listen.is_empty() {
+            let want = "a local address and port for programs, such as 127.0.0.1:9000";
+            return Err(needed("listen", want));
+        }
+        Ok(listen)
     };
-    let wire = || match &plan.tun {
-        Some(tun) => Wire::tun(&paths.setup(tun)),
-        None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
-    };
-    live(
-        &plan,
-        plan.limits.stack(paths.of_stack()),
-        wire,
-        async |network, counted| {
-            if let Some(bundle) = &bundle {
+    let plan = Connecting::new(registry, args, listen, destination)?;
+    private(&plan.listen, &plan.destination, &plan.args)?;
+    let redirect = redirect::options(&plan.args)?;
+    let via = plan.via.clone();
+    plan.run(async |network, options| {
+        let mut connect = Connect::bind(network, options).await?;
+        if let Some(redirect) = redirect {
+            redirect::install(&mut connect, redirect, via.as_ref())?;
+        }
+        let listen = connect.addresses();
+        Ok(Entered {
+            listen: listen.iter().map(SocketAddr::to_string).collect(),
+            connect,
+            kind: "connect",
+            end: Box::pin(std::future::pending()),
+        })
+    })
+}
+
+/// The flags of a connect service, after they were checked.
+pub(super) struct Connecting {
+    args: Args,
+    bundle: Option<tls::Given>,
+    plan: Plan,
+    listen: Vec<SocketAddr>,
+    via: Option<Targets>,
+    destination: Destination,
+    paths: Paths,
+    tls: Option<ClientTls>,
+    config: Arc<Config>,
+}
+
+/// A connect service that programs can reach.
+pub(super) struct Entered {
+    pub(super) connect: Connect,
+    pub(super) kind: &'static str,
+    /// Where programs reach it, for the log and the status.
+    pub(super) listen: Vec<String>,
+    /// When it ends, the service accepts no further connections.
+    pub(super) end: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Connecting {
+    /// Checks the flags. `listen` and `destination` say how programs reach the service.
+    pub(super) fn new(
+        registry: &Registry,
+        args: &Args,
+        listen: impl FnOnce(&Args) -> Result<Vec<SocketAddr>, Failure>,
+        destination: impl FnOnce(&Args, Option<Targets>) -> Result<Destination, Failure>,
+    ) -> Result<Self, Failure> {
+        let bundle = tls::bundle(args)?;
+        let args = tls::with_bundle(args, bundle.as_ref());
+        let plan = Plan::new(registry, &args.service)?;
+        let listen = listen(&args)?;
+        let via = args.via.iter().map(|text| target(text));
+        let via = Targets::of(via.collect::<Result<_, _>>()?);
+        let destination = destination(&args, via.clone())?;
+        let paths = Paths::new(&args, via.as_ref(), plan.is_multipath())?;
+        let tls = tls::of_connect(&args, bundle.as_ref())?;
+        if tls.is_none() {
+            clear_text(via.as_ref(), &args)?;
+        }
+        let config = plan.config(path_manager(&args, &paths)?, |m| {
+            m.backup_addresses.clone_from(&paths.backup);
+            m.announced = args.accept_announced.into();
+            m.syn_race.get_or_insert(NEXT_PATH_AFTER);
+        });
+        limit("connect-timeout", &args.connect_timeout)?;
+        Ok(Self {
+            args,
+            bundle,
+            plan,
+            listen,
+            via,
+            destination,
+            paths,
+            tls,
+            config,
+        })
+    }
+
+    fn options(&self) -> Result<ConnectOptions, Failure> {
+        let plan = &self.plan;
+        Ok(ConnectOptions {
+            listen: self.listen.clone(),
+            destination: self.destination.clone(),
+            local: self.paths.sources(),
+            config: self.config.clone(),
+            tls: self.tls.clone(),
+            metrics: None,
+            patience: limit("connect-timeout", &self.args.connect_timeout)?,
+            ready: self.args.ready,
+            max_connections: plan.limits.max_connections,
+            idle_timeout: plan.idle_timeout,
+            half_close_timeout: plan.half_close_timeout,
+            drain: plan.drain,
+        })
+    }
+
+    /// Runs the service that `enter` starts.
+    pub(super) fn run(
+        &self,
+        enter: impl AsyncFnOnce(&Network, ConnectOptions) -> Result<Entered, Failure>,
+    ) -> Result<ExitCode, Failure> {
+        let Self {
+            plan,
+            paths,
+            bundle,
+            ..
+        } = self;
+        let options = self.options()?;
+        let wire = || match &plan.tun {
+            Some(tun) => Wire::tun(&paths.setup(tun)),
+            None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
+        };
+        let start = async |network: Network, counted| {
+            if let Some(bundle) = bundle {
                 bundle.warn();
             }
             let watching = paths.follow(&network).await;
-            for unknown in via.iter().flat_map(Targets::iter).filter(|v| !resolves(v)) {
+            let via = self.via.iter().flat_map(Targets::iter);
+            for unknown in via.filter(|v| !resolves(v)) {
                 tracing::warn!(via = %unknown, "--via does not resolve at present; it is looked up for each connection");
             }
             let metrics = Some(counted);
-            let connect = Connect::bind(&network, ConnectOptions { metrics, ..options }).await?;
+            let entered = enter(&network, ConnectOptions { metrics, ..options }).await?;
+            let connect = entered.connect;
             tokio::spawn(connect.trial());
-            let listen = connect.addresses();
             Ok(Running {
                 lifecycle: connect.lifecycle(),
-                kind: "connect",
-                listen: listen.iter().map(SocketAddr::to_string).collect(),
-                to,
+                kind: entered.kind,
+                listen: entered.listen,
+                to: described(&self.destination),
                 uplinks: paths.uplinks.clone(),
                 serve: async move {
                     let _watching = watching;
-                    connect.serve().await
+                    let lifecycle = connect.lifecycle();
+                    let ending = async {
+                        entered.end.await;
+                        lifecycle.drain();
+                        std::future::pending::<Infallible>().await
+                    };
+                    tokio::select! {
+                        summary = connect.serve() => summary,
+                        never = ending => match never {},
+                    }
                 },
             })
-        },
-        Reloaded {
-            tls: tls.as_ref().map(|tls| tls as &dyn Certificates),
+        };
+        let users = users(&self.destination);
+        let reloaded = Reloaded {
+            tls: self.tls.as_ref().map(|tls| tls as &dyn Certificates),
             users: users.as_ref(),
-        },
-    )
+        };
+        live(
+            plan,
+            plan.limits.stack(paths.of_stack()),
+            wire,
+            start,
+            reloaded,
+        )
+    }
 }
 
 /// An address, or a name that need not resolve yet, and a port.

@@ -12,6 +12,7 @@ use spindle_net::gateway::Backend;
 use spindle_net::proxy::Proxy;
 use spindle_net::users::Users;
 
+use super::redirect;
 use super::service::{bad, is_loopback, needed};
 use crate::args::service::{Connect, Gateway};
 use crate::failure::{Failure, Setting};
@@ -128,7 +129,8 @@ pub(super) fn closed(outside: &[SocketAddr], args: &Gateway) -> Result<(), Failu
 pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destination, Failure> {
     let usage = |flag, text: &str| Err(Failure::setting(flag, text));
     let (socks5, http_connect) = (args.socks5, args.http_connect);
-    if !socks5 && !http_connect {
+    let redirected = redirect::is_transparent(args)?;
+    if !socks5 && !http_connect && !redirected {
         if args.proxy_users.is_some() {
             let text = " belongs to --socks5 and --http-connect, by which programs can send a user and a password";
             return usage("proxy-users", text);
@@ -137,12 +139,16 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
             Some(via) => Ok(Destination::Via(via)),
             None => usage(
                 "",
-                "want --bundle FILE, --via ADDR:PORT, or --socks5 or --http-connect for programs that say where to",
+                "want --bundle FILE, --via ADDR:PORT, or --socks5, --http-connect or --transparent for programs that say where to",
             ),
         };
     }
     if args.service.udp && via.is_none() {
-        let flag = if socks5 { "socks5" } else { "http-connect" };
+        let flag = match (socks5, http_connect) {
+            (true, _) => "socks5",
+            (_, true) => "http-connect",
+            _ => "transparent",
+        };
         let text = " needs --via over --udp: the gateway with --forward that connects to the targets of the programs; \
                     without a gateway they are reached over --tun only";
         return usage(flag, text);
@@ -159,6 +165,8 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
         answer_early: args.answer_early,
         socks5,
         http_connect,
+        redirected,
+        names: None,
         users,
     }))
 }

@@ -2,7 +2,7 @@
 //! nothing of Spindle.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,8 +13,8 @@ use crate::two_hosts::{have, run, within};
 use crate::udp::{free, join, start};
 
 /// An HTTP server that answers every request with the same text. Returns its port.
-pub(crate) fn page(at: Ipv4Addr) -> u16 {
-    let listener = TcpListener::bind((at, 0)).expect("a service");
+pub(crate) fn page(at: impl Into<IpAddr>) -> u16 {
+    let listener = TcpListener::bind((at.into(), 0)).expect("a service");
     let port = listener.local_addr().expect("its address").port();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {

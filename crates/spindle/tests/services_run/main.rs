@@ -2,6 +2,7 @@
 //! namespaces, which requires root.
 
 mod certificates;
+mod exec;
 mod forward;
 mod keys;
 mod managed;
@@ -9,6 +10,7 @@ mod memory;
 mod outages;
 mod program;
 mod ready;
+mod redirect;
 mod roaming;
 #[path = "../wire/service.rs"]
 mod service;
