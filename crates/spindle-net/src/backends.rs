@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::handshake::expired;
+pub use crate::metrics::BackendStatus;
 
 /// How long all attempts together may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,21 +45,6 @@ impl From<SocketAddr> for BackendAddr {
             weight: NonZeroU32::MIN,
         }
     }
-}
-
-/// The state of a back end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendStatus {
-    /// Where it listens.
-    pub addr: SocketAddr,
-    /// Its weight.
-    pub weight: u32,
-    /// Whether connections to it succeed, as far as is known.
-    pub up: bool,
-    /// Connections that were made to it.
-    pub connections: u64,
-    /// Connections to it that failed.
-    pub failures: u64,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Opens a connection to whichever address of some targets answers first (RFC 8305).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ const NEXT_ATTEMPT_AFTER: Duration = Duration::from_millis(250);
 const MOST_AT_ONCE: usize = 8;
 /// Pairs of addresses that one connection tries, so that no name makes a connection try addresses for minutes.
 const MOST_PAIRS: usize = 32;
+/// How often a connection looks for local addresses that it has not tried.
+const MOST_ROUNDS: usize = 4;
 /// What failed if there is no way to a target at present.
 const NO_PATH: &str = "no path to the target";
 
@@ -132,11 +134,8 @@ pub(crate) async fn dial(
             .map_err(NetError::system(NO_PATH))?;
         let found = targets.addresses().await;
         let found = found.map_err(NetError::system("cannot look up the name"))?;
-        let pairs = local.pairs(&interleaved(found)).await;
-        let pairs = in_order(pairs.map_err(NetError::system(NO_PATH))?);
-        let none = || NetError::NoLocalAddress(targets.clone());
-        let opened = race(network, pairs, config).await;
-        opened.map_err(|e| e.unwrap_or_else(none))
+        let opened = rounds(network, local, &interleaved(found), config).await?;
+        opened.ok_or_else(|| NetError::NoLocalAddress(targets.clone()))
     };
     match patience {
         None => race.await,
@@ -145,6 +144,33 @@ pub(crate) async fn dial(
             timeout(patience, race).await.unwrap_or_else(late)
         }
     }
+}
+
+/// Tries the pairs of the targets and the local addresses of the moment. If all fail, and local addresses have appeared in
+/// the meantime, as they do when an uplink changes its address, those are tried, too. Returns nothing if there is no pair.
+async fn rounds(
+    network: &Network,
+    local: &Sources,
+    targets: &[SocketAddr],
+    config: &Arc<Config>,
+) -> Result<Option<(TcpStream, SocketAddr)>, NetError> {
+    let (mut tried, mut failed) = (HashSet::new(), None);
+    for _ in 0..MOST_ROUNDS {
+        let pairs = match local.pairs(targets).await {
+            Ok(pairs) => pairs,
+            Err(e) => return Err(failed.unwrap_or_else(|| NetError::system(NO_PATH)(e))),
+        };
+        let mut pairs = in_order(pairs);
+        pairs.retain(|pair| tried.insert(*pair));
+        if pairs.is_empty() {
+            break;
+        }
+        match race(network, pairs, config).await {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(error) => failed = error,
+        }
+    }
+    failed.map_or(Ok(None), Err)
 }
 
 /// Tries the pairs. Returns no error if there are none.

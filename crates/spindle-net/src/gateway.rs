@@ -165,7 +165,8 @@ impl Gateway {
         let mut probes = JoinSet::new();
         if let Some(backends) = watched {
             if let Some(metrics) = &options.metrics {
-                metrics.backends(&backends);
+                let observed = backends.clone();
+                metrics.backends(move || observed.statuses());
             }
             probes.spawn(async move { match backends.watch().await {} });
         }

@@ -1,13 +1,27 @@
 //! The back ends of a gateway's service as metrics.
 
 use std::fmt::Error;
+use std::net::SocketAddr;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::backends::BackendStatus;
+/// The state of a back end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendStatus {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Its weight.
+    pub weight: u32,
+    /// Whether connections to it succeed, as far as is known.
+    pub up: bool,
+    /// Connections that were made to it.
+    pub connections: u64,
+    /// Connections to it that failed.
+    pub failures: u64,
+}
 
 /// The states of the back ends at one moment.
 #[derive(Debug)]

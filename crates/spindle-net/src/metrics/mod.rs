@@ -20,9 +20,9 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+pub use backends::BackendStatus;
 pub use http::{Observed, serve};
 
-use crate::backends::Backends;
 use crate::tls::{Expiry, Owner};
 use crate::{NetError, Network};
 
@@ -152,6 +152,15 @@ struct Whose {
     certificate: Owner,
 }
 
+/// Yields the states of the back ends.
+struct BackendStates(Box<dyn Fn() -> Vec<BackendStatus> + Send + Sync>);
+
+impl fmt::Debug for BackendStates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries((self.0)()).finish()
+    }
+}
+
 #[derive(Debug)]
 struct OwnMetrics {
     transport: String,
@@ -159,7 +168,7 @@ struct OwnMetrics {
     refused: Family<Why, Counter>,
     response: Histogram,
     expiry: Family<Whose, Gauge>,
-    backends: OnceLock<Backends>,
+    backends: OnceLock<BackendStates>,
 }
 
 /// The metrics that a gateway or connect service counts itself. Cheap to clone.
@@ -209,10 +218,10 @@ impl Metrics {
         }
     }
 
-    /// Reports the state of these back ends from now on. A second call has no effect.
-    pub fn backends(&self, backends: &Backends) {
+    /// Reports the states of a gateway's back ends from now on. A second call has no effect.
+    pub fn backends(&self, states: impl Fn() -> Vec<BackendStatus> + Send + Sync + 'static) {
         // The error is that there are some already.
-        let _ = self.own.backends.set(backends.clone());
+        let _ = self.own.backends.set(BackendStates(Box::new(states)));
     }
 
     /// Number of response times observed, and their sum in seconds.
@@ -262,8 +271,8 @@ impl Metrics {
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
         registry.register_collector(Box::new(snapshot));
-        if let Some(backends) = own.backends.get() {
-            registry.register_collector(Box::new(backends::States(backends.statuses())));
+        if let Some(states) = own.backends.get() {
+            registry.register_collector(Box::new(backends::States((states.0)())));
         }
         registry.register(
             "ended",
@@ -321,8 +330,14 @@ mod tests {
             place: "gateway.pem".to_owned(),
             ends: 1_800_000_000,
         }]);
-        let backend: std::net::SocketAddr = "192.0.2.1:80".parse().unwrap();
-        metrics.backends(&backend.into());
+        let state = BackendStatus {
+            addr: "192.0.2.1:80".parse().unwrap(),
+            weight: 1,
+            up: true,
+            connections: 7,
+            failures: 0,
+        };
+        metrics.backends(move || vec![state.clone()]);
         let text = metrics.text(&network).await.unwrap();
         for line in [
             "spindle_backend_up{transport=\"fuso\",backend=\"192.0.2.1:80\"} 1",
