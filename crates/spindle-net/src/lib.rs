@@ -70,6 +70,7 @@ mod file_limit;
 pub mod forward;
 #[cfg(feature = "services")]
 pub mod gateway;
+pub mod handover;
 #[cfg(feature = "services")]
 mod handshake;
 pub mod limits;

@@ -7,6 +7,7 @@ use spindle_mptcp::PathError;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Packet, SeqNumber};
 
+use crate::handover::Handover;
 use crate::udp::UdpCounters;
 
 /// Keys of a link's sources in the poller begin here; smaller ones belong to the data path.
@@ -164,6 +165,11 @@ pub trait Link: Send {
     /// keeps from being reused, and state about peers.
     fn held(&self) -> u64 {
         0
+    }
+
+    /// The link, if its wire can be handed over to another process.
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        None
     }
 
     /// Totals since the start.
