@@ -98,6 +98,8 @@ mod socket;
 pub mod socks;
 #[cfg(feature = "services")]
 pub mod status;
+#[cfg(feature = "services")]
+pub mod takeover;
 mod target;
 #[cfg(feature = "tls")]
 pub mod tls;

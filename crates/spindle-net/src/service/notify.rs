@@ -76,6 +76,12 @@ impl Notifier {
         self.tell(format_args!("READY=1"));
     }
 
+    /// Reports that another process, which this one has started or which runs in the same control group, is the main
+    /// process of the service from now on.
+    pub fn replaced_by(&self, pid: u32) {
+        self.tell(format_args!("MAINPID={pid}"));
+    }
+
     /// Reports that the process stops, and may take this long.
     pub fn stopping(&self, patience: Duration) {
         let micros = patience.as_micros();
@@ -130,6 +136,8 @@ mod tests {
             assert_eq!(heard(&manager), "READY=1");
             notifier.alive();
             assert_eq!(heard(&manager), "WATCHDOG=1");
+            notifier.replaced_by(7);
+            assert_eq!(heard(&manager), "MAINPID=7");
             notifier.stopping(Duration::from_secs(30));
             assert_eq!(heard(&manager), "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000");
         }

@@ -8,6 +8,7 @@ use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
 use spindle_net::tls::Certificates;
+use spindle_net::takeover::Offered;
 use spindle_net::udp::UdpClient;
 use spindle_net::{NEXT_PATH_AFTER, Target, Targets};
 
@@ -60,12 +61,13 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         half_close_timeout: plan.half_close_timeout,
         drain: plan.drain,
     };
-    let wire = || match &plan.tun {
+    let wire = |_: &mut Option<Offered>| match &plan.tun {
         Some(tun) => Wire::tun(&paths.setup(tun)),
         None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
     };
     live(
         &plan,
+        None,
         plan.limits.stack(paths.of_stack()),
         wire,
         async |network, counted| {

@@ -1,0 +1,146 @@
+//! Messages between the old and the new process: four bytes of length, then JSON, with descriptors.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use super::failed;
+use crate::error::NetError;
+
+/// Most descriptors of a message (SCM_MAX_FD, unix(7)).
+const DESCRIPTORS: usize = 253;
+/// Most bytes of a message: the ends of some hundred thousand half-open connections.
+const LONGEST: usize = 32 << 20;
+/// Bytes that are read at once.
+const PIECE: usize = 65_536;
+
+/// Sends a message with these descriptors.
+pub(super) async fn send(
+    stream: &UnixStream,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), NetError> {
+    if descriptors.len() > DESCRIPTORS {
+        let found = descriptors.len();
+        return Err(failed(format!("found {found} descriptors, want {DESCRIPTORS} at most")));
+    }
+    let body = serde_json::to_vec(message).map_err(|e| failed(e.to_string()))?;
+    let mut bytes = (body.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(&body);
+    let mut sent = 0;
+    while sent < bytes.len() {
+        // Descriptors go with the first byte.
+        let with = if sent == 0 { descriptors } else { &[] };
+        let once = || once(stream.as_fd(), &bytes[sent..], with);
+        let n = stream.async_io(Interest::WRITABLE, once).await;
+        sent += n.map_err(|e| failed(format!("it does not listen: {e}")))?;
+    }
+    Ok(())
+}
+
+fn once(to: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+}
+
+/// Receives a message and its descriptors. A message must not follow before it is answered.
+pub(super) async fn receive<T: DeserializeOwned>(
+    stream: &UnixStream,
+) -> Result<(T, Vec<OwnedFd>), NetError> {
+    let (mut bytes, mut descriptors) = (Vec::new(), Vec::new());
+    loop {
+        let more = || more(stream.as_fd(), &mut bytes, &mut descriptors);
+        let n = stream.async_io(Interest::READABLE, more).await;
+        match n {
+            Ok(0) => return Err(failed("it has closed the connection")),
+            Ok(_) => {}
+            Err(e) => return Err(failed(e.to_string())),
+        }
+        let Some((len, body)) = bytes.split_first_chunk() else {
+            continue;
+        };
+        let len = u32::from_be_bytes(*len) as usize;
+        if len > LONGEST || body.len() > len {
+            return Err(failed("its message is not one of this version"));
+        }
+        if body.len() == len {
+            let message = serde_json::from_slice(body);
+            let message = message.map_err(|e| failed(format!("its message cannot be read: {e}")))?;
+            return Ok((message, descriptors));
+        }
+    }
+}
+
+fn more(
+    from: BorrowedFd<'_>,
+    bytes: &mut Vec<u8>,
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut piece = vec![0; PIECE];
+    let mut slices = [IoSliceMut::new(&mut piece)];
+    let n = recvmsg(from, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    bytes.extend_from_slice(&piece[..n]);
+    if descriptors.len() > DESCRIPTORS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[tokio::test]
+    async fn long_message_arrives_whole_with_its_descriptors() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (mut inside, outside) = std::os::unix::net::UnixStream::pair().unwrap();
+        let text = "x".repeat(1 << 20);
+        let (sent, received) = tokio::join!(
+            send(&a, &text, &[outside.as_fd()]),
+            receive::<String>(&b)
+        );
+        sent.unwrap();
+        let (message, mut descriptors) = received.unwrap();
+        assert_eq!(message, text);
+        assert_eq!(descriptors.len(), 1);
+        let mut passed = std::os::unix::net::UnixStream::from(descriptors.remove(0));
+        passed.write_all(b"hello").unwrap();
+        let mut five = [0; 5];
+        inside.read_exact(&mut five).unwrap();
+        assert_eq!(&five, b"hello");
+    }
+
+    #[tokio::test]
+    async fn message_of_another_kind_or_length_is_an_error() {
+        let (a, b) = UnixStream::pair().unwrap();
+        send(&a, &7, &[]).await.unwrap();
+        let error = receive::<String>(&b).await.unwrap_err().to_string();
+        assert!(error.contains("cannot be read"), "{error}");
+        a.try_write(&[0xff; 8]).unwrap();
+        assert!(receive::<String>(&b).await.is_err());
+        drop(a);
+        let error = receive::<String>(&b).await.unwrap_err().to_string();
+        assert!(error.contains("closed"), "{error}");
+    }
+}
