@@ -8,6 +8,7 @@ mod managed;
 mod memory;
 mod program;
 mod ready;
+mod restarts;
 mod roaming;
 #[path = "../wire/service.rs"]
 mod service;

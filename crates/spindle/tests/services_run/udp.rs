@@ -65,7 +65,7 @@ pub(crate) fn join(port: SocketAddr) -> TcpStream {
 }
 
 /// Sends some bytes and the end of the stream. Returns the bytes that come back.
-fn exchange(port: SocketAddr, len: usize) -> std::io::Result<Vec<u8>> {
+pub(crate) fn exchange(port: SocketAddr, len: usize) -> std::io::Result<Vec<u8>> {
     let mut stream = join(port);
     let data = vec![b'x'; len];
     stream.write_all(&data)?;
@@ -230,13 +230,13 @@ fn an_idle_connection_is_reset_and_every_line_of_the_log_is_an_object() {
 }
 
 /// The value of a line of the metrics.
-fn metric(text: &str, start: &str) -> f64 {
+pub(crate) fn metric(text: &str, start: &str) -> f64 {
     let value = text.lines().find_map(|l| l.strip_prefix(start));
     let value = value.unwrap_or_else(|| panic!("no {start} in\n{text}"));
     value.trim().parse().expect("a number")
 }
 
-fn scrape(at: SocketAddr) -> String {
+pub(crate) fn scrape(at: SocketAddr) -> String {
     let mut stream = join(at);
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -250,7 +250,7 @@ fn scrape(at: SocketAddr) -> String {
     text
 }
 
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
