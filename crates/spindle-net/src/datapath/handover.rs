@@ -2,8 +2,13 @@
 
 use std::io;
 
+use spindle_mptcp::Stack;
+use spindle_units::Instant;
+use spindle_wire::Packet;
+
 use super::{Driver, take};
-use crate::handover::{Outcome, Step, unsupported};
+use crate::handover::{Outcome, Receiver, Step, unsupported};
+use crate::link::Arrival;
 
 impl Driver {
     /// Does a step of a handover.
@@ -40,13 +45,28 @@ impl Driver {
             return;
         };
         let now = self.clock.now();
-        let stack = &self.stack;
-        let mut arrived = Vec::new();
-        link.settle(now, &|packet| stack.expects(now, packet), &mut |arrival| {
-            arrived.push(arrival);
-        });
-        for arrival in arrived {
-            take(&mut self.stack, &mut self.path_signals, now, arrival);
-        }
+        let mut taker = Taker {
+            stack: &mut self.stack,
+            signals: &mut self.path_signals,
+            now,
+        };
+        link.settle(now, &mut taker);
+    }
+}
+
+/// The stack at this time.
+struct Taker<'a> {
+    stack: &'a mut Stack,
+    signals: &'a mut u64,
+    now: Instant,
+}
+
+impl Receiver for Taker<'_> {
+    fn expects(&self, packet: &Packet) -> bool {
+        self.stack.expects(self.now, packet)
+    }
+
+    fn take(&mut self, arrival: Arrival) {
+        take(self.stack, self.signals, self.now, arrival);
     }
 }

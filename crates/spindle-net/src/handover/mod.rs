@@ -16,6 +16,7 @@
 //! (`takeover`).
 
 mod channel;
+mod neighbours;
 
 use std::collections::HashSet;
 use std::io;
@@ -26,6 +27,7 @@ use spindle_wire::{Endpoint, Flags, MpJoin, Packet};
 
 use crate::link::Arrival;
 pub use channel::{Channel, Received};
+pub(crate) use neighbours::Neighbours;
 
 /// A step of a handover, for [`Network::hand_over`](crate::Network::hand_over).
 #[derive(Debug)]
@@ -123,14 +125,18 @@ pub trait Handover {
     /// Whether there is a predecessor that has not ended.
     fn has_predecessor(&mut self) -> bool;
 
-    /// Handles what arrived for subflows that this link does not know. `expected` reports whether the stack expects a
-    /// packet ([`spindle_mptcp::Stack::expects`]). Such packets are passed to `sink`, and others to the predecessor.
-    fn settle(
-        &mut self,
-        now: Instant,
-        expected: &dyn Fn(&Packet) -> bool,
-        sink: &mut dyn FnMut(Arrival),
-    );
+    /// Handles packets that arrived and may belong to the predecessor. It gives those that the stack expects to the
+    /// stack, and passes the others on.
+    fn settle(&mut self, now: Instant, stack: &mut dyn Receiver);
+}
+
+/// The stack, as [`Handover::settle`] sees it.
+pub trait Receiver {
+    /// Whether the stack expects the packet ([`spindle_mptcp::Stack::expects`]).
+    fn expects(&self, packet: &Packet) -> bool;
+
+    /// Reports to the stack what has arrived.
+    fn take(&mut self, arrival: Arrival);
 }
 
 /// The error of a link whose wire cannot be handed over.

@@ -5,6 +5,7 @@
 //! would answer their segments with RST.
 
 mod command;
+mod handover;
 mod nat;
 mod reserve;
 
@@ -12,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use command::ip;
+pub use handover::{Ownership, SetupState, Share, adopt};
 use socket2::Socket;
 
 use crate::error::NetError;
@@ -150,6 +152,9 @@ pub struct SetupGuard {
     reserved: Vec<Socket>,
     /// Files of /proc/sys and their previous contents.
     switches: Vec<(PathBuf, String)>,
+    /// Whether this process undoes it.
+    ownership: Ownership,
+    state: SetupState,
 }
 
 /// Opens the device and sets everything up. If an earlier run with the same device name ended without undoing
@@ -170,6 +175,8 @@ pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError
         table: None,
         reserved,
         switches: Vec::new(),
+        ownership: Ownership::new(true),
+        state: SetupState::of(options),
     };
     ip(&format!("link set dev {name} up"))?;
     for addr in &options.addresses {
@@ -325,8 +332,11 @@ impl SetupGuard {
         Ok(())
     }
 
-    /// Undoes everything. Dropping the guard does this, too.
+    /// Undoes everything, unless another process does. Dropping the guard does this, too.
     pub fn undo(&mut self) {
+        if !self.ownership.owns() {
+            return;
+        }
         if let Some(name) = self.table.take() {
             nat::remove(&name);
         }

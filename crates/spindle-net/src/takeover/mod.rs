@@ -25,6 +25,9 @@ use tokio::net::UnixStream;
 
 use crate::error::NetError;
 use crate::handover::{Channel, Predecessor, Step};
+use crate::setup::SetupState;
+#[cfg(doc)]
+use crate::setup::Share;
 use crate::socket::Network;
 use crate::status;
 use message::{receive, send};
@@ -56,8 +59,13 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Answer {
-    /// With the descriptors: the channel, those of the wire, and the listener of the metrics if there is one.
+    /// With the descriptors: the channel, those of the wire, those of [`Share::reserved`], and the listener of the
+    /// metrics if there is one.
     Offer {
+        /// The number of descriptors of the wire.
+        wire: usize,
+        /// The set-up of the device.
+        setup: Option<SetupState>,
         /// Whether the last descriptor is the listener of the metrics.
         metrics: bool,
         /// The old process.
@@ -94,6 +102,8 @@ pub struct Offered {
     pid: u32,
     /// The descriptors of the wire.
     pub wire: Vec<OwnedFd>,
+    /// The set-up of its device, with the sockets that reserve addresses.
+    pub setup: Option<(SetupState, Vec<OwnedFd>)>,
     /// The listener of its metrics.
     pub metrics: Option<OwnedFd>,
 }
@@ -119,14 +129,24 @@ impl Offered {
     async fn ask_through(stream: UnixStream) -> Result<Self, NetError> {
         send(&stream, &Request::TakeOver { version: VERSION }, &[]).await?;
         match in_time(receive(&stream)).await? {
-            (Answer::Offer { metrics, pid }, mut descriptors) if !descriptors.is_empty() => {
+            (
+                Answer::Offer {
+                    wire,
+                    setup,
+                    metrics,
+                    pid,
+                },
+                mut descriptors,
+            ) if descriptors.len() > wire => {
                 let channel = Channel::from(descriptors.remove(0));
                 let metrics = metrics.then(|| descriptors.pop()).flatten();
+                let reserved = descriptors.split_off(wire.min(descriptors.len()));
                 Ok(Self {
                     stream,
                     channel,
                     pid,
                     wire: descriptors,
+                    setup: setup.map(|state| (state, reserved)),
                     metrics,
                 })
             }

@@ -14,6 +14,7 @@ use super::{Answer, PATIENCE, Request, VERSION, failed, in_time, receive, send, 
 use crate::error::NetError;
 use crate::handover::{Channel, Step};
 use crate::service::{Lifecycle, Stage};
+use crate::setup::Share;
 use crate::socket::Network;
 use crate::status::{Name, private_listener};
 
@@ -52,6 +53,8 @@ pub struct Old {
     pub control: Arc<Name>,
     /// The listener of its metrics.
     pub metrics: Option<std::net::TcpListener>,
+    /// The set-up of its device.
+    pub setup: Option<Share>,
 }
 
 impl Old {
@@ -83,6 +86,7 @@ impl Old {
                 return;
             }
         };
+        self.owns_setup(false);
         replaced(pid);
         self.lifecycle.hand_over();
         tracing::info!(pid, "handed over: this process ends with its last connection");
@@ -132,10 +136,13 @@ impl Old {
         let wire = self.network.hand_over(Step::Offer).await?.descriptors;
         let pair = Channel::pair().map_err(NetError::system("cannot make a channel"))?;
         let (ours, theirs) = (pair.0, OwnedFd::from(pair.1));
+        let reserved = self.setup.iter().flat_map(|s| &s.reserved);
         let mut all = vec![theirs.as_fd()];
-        all.extend(wire.iter().map(AsFd::as_fd));
+        all.extend(wire.iter().chain(reserved).map(AsFd::as_fd));
         all.extend(self.metrics.iter().map(AsFd::as_fd));
         let offer = Answer::Offer {
+            wire: wire.len(),
+            setup: self.setup.as_ref().map(|s| s.state.clone()),
             metrics: self.metrics.is_some(),
             pid: std::process::id(),
         };
@@ -160,8 +167,16 @@ impl Old {
         }
     }
 
+    /// Whether this process undoes the set-up at its end.
+    fn owns_setup(&self, owns: bool) {
+        if let Some(setup) = &self.setup {
+            setup.ownership.set(owns);
+        }
+    }
+
     /// Reads the wire again.
     async fn resume(&self) {
+        self.owns_setup(true);
         self.control.reclaim();
         if let Err(error) = self.network.hand_over(Step::Return).await {
             tracing::error!(%error, "cannot read the wire again");

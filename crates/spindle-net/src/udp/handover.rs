@@ -3,10 +3,8 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use polling::{Event, PollMode, Poller};
 use spindle_mptcp::PathError;
 use spindle_wire::{Ecn, Packet};
 
@@ -14,8 +12,7 @@ use super::common::Route;
 use super::server::Origin;
 use super::socket::{PathFailure, Socket};
 use crate::error::NetError;
-use crate::handover::{Channel, Predecessor, Received};
-use crate::link::FIRST_KEY;
+use crate::handover::Neighbours;
 
 /// Most bytes of datagrams in one message: about a train of the system.
 const MOST: usize = 60_000;
@@ -184,100 +181,29 @@ impl Outgoing {
     }
 }
 
-/// The processes that share the sockets with this one.
+/// What a server needs for handovers of its sockets.
 #[derive(Default)]
-pub(super) struct Neighbours {
-    poller: Option<Arc<Poller>>,
-    /// The sockets are not read before [`Neighbours::begin`].
-    waits: bool,
-    successor: Option<Channel>,
-    predecessor: Option<Predecessor>,
+pub(super) struct Sharing {
+    pub(super) neighbours: Neighbours,
     /// Ids whose SYN the predecessor has answered, and whose answer was not acknowledged at the handover.
     answered: HashSet<u64>,
     outgoing: Outgoing,
     pub(super) strays: Vec<Stray>,
     buffer: Vec<u8>,
-    /// Messages that the predecessor did not take because its buffer was full.
-    pub(super) dropped: u64,
 }
 
-impl Neighbours {
+impl Sharing {
     /// The state of a process that waits until it may read the sockets.
     pub(super) fn waiting() -> Self {
         Self {
-            waits: true,
+            neighbours: Neighbours::waiting(),
             ..Self::default()
         }
     }
 
-    /// Remembers the poller, and adds the sockets to it if this process may read them.
-    pub(super) fn register(&mut self, poller: &Arc<Poller>, sockets: &[Socket]) -> io::Result<()> {
-        self.poller = Some(poller.clone());
-        match self.waits {
-            true => Ok(()),
-            false => self.read(sockets),
-        }
-    }
-
-    fn poller(&self) -> io::Result<Arc<Poller>> {
-        self.poller.clone().ok_or(io::ErrorKind::NotConnected.into())
-    }
-
-    fn read(&self, sockets: &[Socket]) -> io::Result<()> {
-        let poller = self.poller()?;
-        for (i, socket) in sockets.iter().enumerate() {
-            let interest = Event::readable(FIRST_KEY + i);
-            // SAFETY: a source must be deleted from the poller before it is closed. The sockets live as long as
-            // the link, which the data path drops only when it ends, together with the poller. A closed
-            // descriptor leaves the epoll set by itself, once no other process holds it.
-            unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
-        }
-        Ok(())
-    }
-
-    pub(super) fn leave(&mut self, sockets: &[Socket], successor: Channel) -> io::Result<()> {
-        let poller = self.poller()?;
-        let interest = Event::readable(FIRST_KEY + sockets.len());
-        // SAFETY: `close` deletes the channel from the poller before it is dropped. If the link is dropped, the
-        // poller is dropped with it.
-        unsafe { poller.add_with_mode(&successor, interest, PollMode::Level)? };
-        for socket in sockets {
-            poller.delete(socket.source())?;
-        }
-        self.buffer = vec![0; PLACE + MOST];
-        self.successor = Some(successor);
-        self.waits = true;
-        Ok(())
-    }
-
-    pub(super) fn resume(&mut self, sockets: &[Socket]) -> io::Result<()> {
-        self.close();
-        if std::mem::take(&mut self.waits) {
-            self.read(sockets)?;
-        }
-        Ok(())
-    }
-
-    /// Begins to read the sockets. `answered` has the ids whose SYN the predecessor has answered.
-    pub(super) fn begin(
-        &mut self,
-        sockets: &[Socket],
-        predecessor: Predecessor,
-        answered: HashSet<u64>,
-    ) -> io::Result<()> {
-        self.predecessor = Some(predecessor);
-        self.answered = answered;
-        self.resume(sockets)
-    }
-
-    /// Closes the channel to the successor.
-    pub(super) fn close(&mut self) {
-        if let Some(channel) = self.successor.take()
-            && let Ok(poller) = self.poller()
-        {
-            // An error means that the poller does not know it, as intended.
-            let _ = poller.delete(&channel);
-        }
+    /// Sets the ids whose SYN belongs to the predecessor.
+    pub(super) fn set_answered(&mut self, ids: HashSet<u64>) {
+        self.answered = ids;
     }
 
     /// Whether a SYN with this id belongs to the predecessor.
@@ -285,39 +211,21 @@ impl Neighbours {
         self.answered.contains(&id)
     }
 
-    pub(super) fn predecessor(&self) -> Option<&Predecessor> {
-        self.predecessor.as_ref()
-    }
-
-    /// Whether the predecessor exists. It never sends anything.
-    pub(super) fn has_predecessor(&mut self) -> bool {
-        let ended = |p: &Predecessor| p.channel().receive(&mut [0]) == Received::Closed;
-        if self.predecessor.as_ref().is_some_and(ended) {
-            self.predecessor = None;
-        }
-        self.predecessor.is_some()
-    }
-
     /// Takes the buffer for [`Self::next`]. It must be put back.
     pub(super) fn take_buffer(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.buffer)
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(PLACE + MOST, 0);
+        buffer
     }
 
     pub(super) fn put_buffer(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
     }
 
-    /// The next message of the successor. Messages that this version does not know are left out.
+    /// The next message of the successor. A message that this version does not know ends the turn.
     pub(super) fn next<'a>(&mut self, buffer: &'a mut [u8]) -> Option<Passed<'a>> {
-        let received = self.successor.as_ref()?.receive(buffer);
-        match received {
-            Received::Message(len) => Passed::read(&buffer[..len]),
-            Received::Nothing => None,
-            Received::Closed => {
-                self.close();
-                None
-            }
-        }
+        let len = self.neighbours.receive(buffer)?;
+        Passed::read(&buffer[..len])
     }
 
     /// Passes a datagram on to the predecessor. It may wait for further ones, until [`Self::flush`].
@@ -334,7 +242,7 @@ impl Neighbours {
     pub(super) fn flush(&mut self) {
         if let Some(place) = self.outgoing.place.take() {
             let bytes = std::mem::take(&mut self.outgoing.bytes);
-            self.message(&[&place.encode(self.outgoing.size), &bytes]);
+            self.neighbours.send(&[&place.encode(self.outgoing.size), &bytes]);
             self.outgoing.bytes = bytes;
             self.outgoing.bytes.clear();
         }
@@ -348,19 +256,7 @@ impl Neighbours {
             PathFailure::Path(_) => (NO_ROUTE, 0),
         };
         let socket = (socket as u32).to_be_bytes();
-        self.message(&[&[ERROR, kind], &socket, &mtu.to_be_bytes(), quoted]);
-    }
-
-    /// Sends a message to the predecessor. A full buffer drops it, as a queue does, and TCP repairs the loss.
-    fn message(&mut self, parts: &[&[u8]]) {
-        let Some(before) = &self.predecessor else {
-            return;
-        };
-        match before.channel().send(parts) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.dropped += 1,
-            Err(_) => self.predecessor = None,
-        }
+        self.neighbours.send(&[&[ERROR, kind], &socket, &mtu.to_be_bytes(), quoted]);
     }
 }
 
@@ -380,6 +276,11 @@ pub(super) fn same(wanted: &[SocketAddr], bound: &[SocketAddr]) -> Result<(), Ne
     }
 }
 
+/// The descriptors of the sockets.
+pub(super) fn wire(sockets: &[Socket]) -> Vec<BorrowedFd<'_>> {
+    sockets.iter().map(|s| s.source().as_fd()).collect()
+}
+
 /// Duplicates of the sockets.
 pub(super) fn duplicates(sockets: &[Socket]) -> io::Result<Vec<OwnedFd>> {
     let copy = |s: &Socket| s.source().as_fd().try_clone_to_owned();
@@ -389,6 +290,7 @@ pub(super) fn duplicates(sockets: &[Socket]) -> io::Result<Vec<OwnedFd>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handover::{Channel, Predecessor};
 
     #[test]
     fn place_of_a_datagram_survives_the_channel_in_both_families() {
@@ -418,14 +320,14 @@ mod tests {
     #[test]
     fn datagrams_of_one_train_are_passed_in_one_message_and_others_are_not() {
         let (ours, theirs) = Channel::pair().unwrap();
-        let mut first = Neighbours {
-            predecessor: Some(Predecessor::new(ours, Vec::new())),
-            ..Neighbours::default()
-        };
-        let mut second = Neighbours {
-            successor: Some(theirs),
-            ..Neighbours::default()
-        };
+        let (mut first, mut second) = (Sharing::default(), Sharing::default());
+        let poller = std::sync::Arc::new(polling::Poller::new().unwrap());
+        for one in [&mut first, &mut second] {
+            one.neighbours.register(&poller, &[]).unwrap();
+        }
+        let before = Predecessor::new(ours, Vec::new());
+        first.neighbours.begin(&[], before).unwrap();
+        second.neighbours.leave(&[], theirs).unwrap();
         let place = |socket| Place {
             socket,
             way: ("192.0.2.1:5".parse().unwrap(), None),
@@ -452,8 +354,8 @@ mod tests {
         assert_eq!(next(), (1, 4, "eeee".into()));
         assert_eq!(next(), (1, 0, String::new()));
         assert!(second.next(&mut buffer).is_none());
-        assert!(first.has_predecessor());
-        drop(second);
-        assert!(!first.has_predecessor());
+        assert!(first.neighbours.has_predecessor());
+        second.neighbours.close();
+        assert!(!first.neighbours.has_predecessor());
     }
 }

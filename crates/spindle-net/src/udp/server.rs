@@ -10,14 +10,14 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet};
 
 use super::common::{Output, Route, Secret, Timers};
-use super::handover::{self, MESSAGES, Neighbours, Passed, Place, Stray};
+use super::handover::{self, MESSAGES, Passed, Place, Sharing, Stray};
 use super::ids::{AMPLIFICATION, Bounds, Entry, Ids, Source};
 use super::merge::{self, Merge};
 use super::path::BURST;
 use super::socket::{Buffers, PathFailure, Socket};
 use super::{UdpCounters, clamp_mss, is_scattered, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
-use crate::handover::{Channel, Handover, Predecessor, opens_connection};
+use crate::handover::{Channel, Handover, Predecessor, Receiver, opens_connection};
 use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
 
 /// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes spell "Udp". A peer's
@@ -79,7 +79,7 @@ pub struct UdpServer {
     timers: Timers,
     out: Output,
     udp: UdpCounters,
-    neighbours: Neighbours,
+    sharing: Sharing,
 }
 
 /// The virtual address of an id whose first segment arrived from a source.
@@ -121,7 +121,7 @@ impl UdpServer {
             Socket::open(*a, None, None).map_err(NetError::system(format!("UDP on {a}")))
         };
         let sockets = options.bind.iter().map(open).collect::<Result<_, _>>()?;
-        Self::on(options, sockets, Neighbours::default())
+        Self::on(options, sockets, Sharing::default())
     }
 
     /// Takes the sockets of another server, which [`Step::Offer`](crate::handover::Step::Offer) has returned there. They are
@@ -140,13 +140,13 @@ impl UdpServer {
         let bound: io::Result<Vec<_>> = sockets.iter().map(Socket::local_addr).collect();
         let bound = bound.map_err(NetError::system(what))?;
         handover::same(&options.bind, &bound)?;
-        Self::on(options, sockets, Neighbours::waiting())
+        Self::on(options, sockets, Sharing::waiting())
     }
 
     fn on(
         options: UdpServerOptions,
         sockets: Vec<Socket>,
-        neighbours: Neighbours,
+        sharing: Sharing,
     ) -> Result<Self, NetError> {
         Ok(Self {
             ids: Ids::new(Bounds {
@@ -164,7 +164,7 @@ impl UdpServer {
             timers: Timers::default(),
             out: Output::default(),
             udp: UdpCounters::default(),
-            neighbours,
+            sharing,
         })
     }
 
@@ -335,7 +335,7 @@ impl UdpServer {
             self.out.counters.dropped_in += 1;
             return;
         };
-        if self.neighbours.predecessor().is_some()
+        if self.sharing.neighbours.predecessor().is_some()
             && self.ids.peek(id).is_none()
             && self.put_aside((id, kind), datagram, origin)
         {
@@ -409,7 +409,7 @@ impl UdpServer {
         origin: &Origin,
     ) -> bool {
         let (EncapsulationKind::Data(inner) | EncapsulationKind::Coded(inner)) = kind else {
-            self.neighbours.pass(Place::from(origin), datagram);
+            self.sharing.pass(Place::from(origin), datagram);
             return true;
         };
         let ends = (self.addr_of(id, origin.way), virtual_addr(0, 0));
@@ -417,10 +417,10 @@ impl UdpServer {
         let Some((packet, _)) = ecn.and_then(|ecn| merge::read(ends, ecn, datagram).ok()) else {
             return false;
         };
-        if opens_connection(&packet) && !self.neighbours.has_answered(id) {
+        if opens_connection(&packet) && !self.sharing.has_answered(id) {
             return false;
         }
-        self.neighbours.strays.push(Stray {
+        self.sharing.strays.push(Stray {
             id,
             inner,
             packet,
@@ -448,7 +448,7 @@ impl UdpServer {
     ) {
         let Some(id) = quoted_id(quoted) else { return };
         let Some(entry) = self.ids.get(id) else {
-            self.neighbours.pass_error(socket, kind, quoted);
+            self.sharing.pass_error(socket, kind, quoted);
             return;
         };
         let path = &mut entry.path;
@@ -489,9 +489,9 @@ impl UdpServer {
 
     /// Handles what the successor has passed on.
     fn passed_on(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
-        let mut buffer = self.neighbours.take_buffer();
+        let mut buffer = self.sharing.take_buffer();
         for _ in 0..MESSAGES {
-            match self.neighbours.next(&mut buffer) {
+            match self.sharing.next(&mut buffer) {
                 Some(Passed::Datagrams(place, size, bytes)) if place.socket < self.sockets.len() => {
                     self.train(now, (bytes, size), place, sink);
                 }
@@ -502,7 +502,7 @@ impl UdpServer {
                 None => break,
             }
         }
-        self.neighbours.put_buffer(buffer);
+        self.sharing.put_buffer(buffer);
         self.merge.flush(&mut |p| sink(Arrival::Packet(p)));
     }
 }
@@ -513,53 +513,53 @@ impl Handover for UdpServer {
     }
 
     fn leave(&mut self, successor: Channel) -> io::Result<()> {
-        self.neighbours.leave(&self.sockets, successor)
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.leave(&wire, successor)
     }
 
     fn resume(&mut self) -> io::Result<()> {
-        self.neighbours.resume(&self.sockets)
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.resume(&wire)
     }
 
     fn begin(&mut self, predecessor: Predecessor) -> io::Result<()> {
         // The predecessor knows a peer by another virtual address, since its keys are others, but by the same id.
         let answered = predecessor.half_open().iter().filter_map(|e| id_of(e.1.addr));
-        let answered = answered.collect();
-        self.neighbours.begin(&self.sockets, predecessor, answered)
+        self.sharing.set_answered(answered.collect());
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.begin(&wire, predecessor)
     }
 
     fn close(&mut self) {
-        self.neighbours.close();
+        self.sharing.neighbours.close();
     }
 
     fn has_predecessor(&mut self) -> bool {
-        self.neighbours.has_predecessor()
+        self.sharing.neighbours.has_predecessor()
     }
 
-    fn settle(
-        &mut self,
-        now: Instant,
-        expected: &dyn Fn(&Packet) -> bool,
-        sink: &mut dyn FnMut(Arrival),
-    ) {
-        for stray in std::mem::take(&mut self.neighbours.strays) {
-            let own = self.ids.peek(stray.id).is_some() || expected(&stray.packet);
-            if own || self.neighbours.predecessor().is_none() {
+    fn settle(&mut self, now: Instant, stack: &mut dyn Receiver) {
+        for stray in std::mem::take(&mut self.sharing.strays) {
+            let own = self.ids.peek(stray.id).is_some() || stack.expects(&stray.packet);
+            if own || self.sharing.neighbours.predecessor().is_none() {
                 let datagram = (stray.datagram.as_slice(), &stray.origin);
-                self.packet(now, (stray.id, stray.inner), datagram, sink);
+                let mut sink = |arrival| stack.take(arrival);
+                self.packet(now, (stray.id, stray.inner), datagram, &mut sink);
             } else {
                 let place = Place::from(&stray.origin);
-                self.neighbours.pass(place, &stray.datagram);
+                self.sharing.pass(place, &stray.datagram);
             }
         }
-        self.neighbours.flush();
-        self.out.counters.dropped_out += std::mem::take(&mut self.neighbours.dropped);
-        self.merge.flush(&mut |p| sink(Arrival::Packet(p)));
+        self.sharing.flush();
+        self.out.counters.dropped_out += self.sharing.neighbours.take_dropped();
+        self.merge.flush(&mut |p| stack.take(Arrival::Packet(p)));
     }
 }
 
 impl Link for UdpServer {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
-        self.neighbours.register(poller, &self.sockets)
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.register(poller, &wire)
     }
 
     fn receive(

@@ -58,7 +58,8 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     };
     let listen: Vec<String> = places.outside.iter().map(SocketAddr::to_string).collect();
     let wire = |offered: &mut Option<Offered>| match (&plan.tun, offered) {
-        (Some(tun), _) => Wire::tun(&places.setup(tun)),
+        (Some(tun), None) => Wire::tun(&places.setup(tun)),
+        (Some(tun), Some(offered)) => Wire::adopted(&places.setup(tun), offered),
         (None, offered) => {
             let link = plan.limits.udp_server(places.outside.clone());
             let link = match offered {

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spindle_net::service::{Lifecycle, Notifier};
-use spindle_net::status::Control;
+use spindle_net::NetError;
+use spindle_net::service::Notifier;
 use spindle_net::takeover::{Begun, Listener, Offered, Old};
-use spindle_net::{NetError, Network};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
@@ -35,46 +35,56 @@ pub(super) async fn metrics_listener(
     }
 }
 
-/// The old process, as the main loop sees it.
-#[derive(Clone, Default)]
-pub(super) struct Before(Option<Arc<Begun>>);
+/// The process that was taken over, as the main loop sees it.
+#[derive(Default)]
+pub(super) struct Before {
+    begun: Option<Arc<Begun>>,
+    ended: Option<watch::Receiver<bool>>,
+}
 
 impl Before {
     /// Confirms that the old process is to drain, and logs when it has ended.
     pub(super) async fn confirm(begun: Option<Begun>) -> Result<Self, NetError> {
         let Some(begun) = begun.map(Arc::new) else {
-            return Ok(Self(None));
+            return Ok(Self::default());
         };
         begun.confirm().await?;
+        let (end, ended) = watch::channel(false);
         let waiting = begun.clone();
-        tokio::spawn(async move { waiting.ended().await });
-        Ok(Self(Some(begun)))
+        tokio::spawn(async move {
+            waiting.ended().await;
+            end.send_replace(true);
+        });
+        Ok(Self {
+            begun: Some(begun),
+            ended: Some(ended),
+        })
     }
 
     /// Passes a signal to stop on.
     pub(super) async fn stop(&self) {
-        if let Some(begun) = &self.0 {
+        if let Some(begun) = &self.begun {
             begun.stop().await;
+        }
+    }
+
+    /// Whether there is no such process, or no more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.as_ref().is_none_or(|e| *e.borrow())
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&self) {
+        if let Some(mut ended) = self.ended.clone() {
+            // An error means that the task that waits has ended, and the process with it.
+            let _ = ended.wait_for(|e| *e).await;
         }
     }
 }
 
-/// Lets other processes take over from this one. `control` is its control socket, `metrics` the listener of its metrics.
-pub(super) fn allow(
-    network: &Network,
-    lifecycle: &Lifecycle,
-    control: &Control,
-    metrics: Option<std::net::TcpListener>,
-    manager: Arc<Notifier>,
-) -> Result<JoinHandle<()>, Failure> {
-    let name = control.name();
-    let listener = Listener::bind(&name.path())?;
-    let old = Old {
-        network: network.clone(),
-        lifecycle: lifecycle.clone(),
-        control: name,
-        metrics,
-    };
+/// Lets other processes take over from this one.
+pub(super) fn allow(old: Old, manager: Arc<Notifier>) -> Result<JoinHandle<()>, Failure> {
+    let listener = Listener::bind(&old.control.path())?;
     Ok(tokio::spawn(async move {
         match old.serve(listener, |pid| manager.replaced_by(pid)).await {}
     }))

@@ -16,9 +16,9 @@ use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
     Lifecycle, Notifier, Signal, Signals, Summary, disable_huge_pages, watch,
 };
-use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
+use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, Share, adopt, setup};
 use spindle_net::status::{Control, Source, default_path};
-use spindle_net::takeover::Offered;
+use spindle_net::takeover::{Offered, Old};
 use spindle_net::tun::TunOptions;
 use spindle_net::uplinks::Uplinks;
 use spindle_net::{
@@ -357,6 +357,20 @@ impl Wire {
         })
     }
 
+    /// The TUN device of a process that is taken over.
+    pub(super) fn adopted(options: &SetupOptions, offered: &mut Offered) -> Result<Self, Failure> {
+        let device = offered.wire.pop();
+        let (Some(device), Some((state, reserved))) = (device, offered.setup.take()) else {
+            let text = "it has no TUN device; want the same of --tun and --udp".to_owned();
+            return Err(NetError::Handover(text).into());
+        };
+        let (link, guard) = adopt(options, state, device, reserved)?;
+        Ok(Self {
+            link: Box::new(link),
+            guard: Some(guard),
+        })
+    }
+
     /// A link that needs no set-up.
     pub(super) fn plain(link: impl Link + 'static) -> Self {
         Self {
@@ -403,8 +417,10 @@ where
             name: "data-path".to_owned(),
         };
         let network = Network::start(config, wire.link)?;
+        let share = wire.guard.as_ref().map(SetupGuard::share).transpose();
+        let share = share.map_err(|e| Failure::Other(format!("cannot share the set-up: {e}")))?;
         let done = {
-            let run = run(plan, (&network, offered), &mut signals, start, reloaded);
+            let run = run(plan, (&network, offered, share), &mut signals, start, reloaded);
             tokio::select! {
                 done = run => done,
                 never = sum_up(&limiter) => match never {},
@@ -427,7 +443,7 @@ async fn sum_up(limiter: &Limiter) -> Infallible {
 
 async fn run<S, F>(
     plan: &Plan,
-    (network, offered): (&Network, Option<Offered>),
+    (network, offered, share): (&Network, Option<Offered>, Option<Share>),
     signals: &mut Signals,
     start: impl FnOnce(Network, Metrics) -> S,
     reloaded: Reloaded<'_>,
@@ -441,7 +457,7 @@ where
     let expiry = ExpiryWatch::new(reloaded, counted.clone());
     let manager = Arc::new(Notifier::from_environment());
     let mut control = Observers::default();
-    let before = observe(plan, network, &running, (counted, offered), &mut control, &manager).await?;
+    let before = observe(plan, network, &running, (counted, offered, share), &mut control, &manager).await?;
     let (listen, to) = (running.listen.join(" "), running.to);
     let transport = &plan.transport;
     tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
@@ -477,6 +493,19 @@ where
             _ = daily.tick() => expiry.look(),
         }
     };
+    // The process that was taken over stops, too. What arrives for it still comes through this one.
+    let deadline = tokio::time::sleep(plan.drain);
+    tokio::pin!(deadline);
+    while summary.is_ok() && !before.has_ended() {
+        tokio::select! {
+            () = before.ended() => {}
+            () = &mut deadline => break,
+            never = &mut watching => match never {},
+            signal = signals.next() => if signal == Signal::Stop {
+                before.stop().await;
+            },
+        }
+    }
     control.stop();
     let summary = summary?;
     tracing::info!(
@@ -514,7 +543,7 @@ async fn observe<F>(
     plan: &Plan,
     network: &Network,
     running: &Running<F>,
-    (counted, mut offered): (Metrics, Option<Offered>),
+    (counted, mut offered, setup): (Metrics, Option<Offered>, Option<Share>),
     observers: &mut Observers,
     manager: &Arc<Notifier>,
 ) -> Result<Before, Failure> {
@@ -545,13 +574,23 @@ async fn observe<F>(
         since: Instant::now(),
         lifecycle: running.lifecycle.clone(),
     };
+    let ownership = setup.as_ref().map(|s| s.ownership.clone());
     if running.kind == super::gateway::KIND {
         let copy = metrics.as_ref().map(std::net::TcpListener::try_clone);
         let copy = copy.transpose().map_err(|e| Failure::Other(format!("--metrics: {e}")))?;
-        let allowed = handover::allow(network, &running.lifecycle, &control, copy, manager.clone());
-        observers.tasks.push(allowed?);
+        let old = Old {
+            network: network.clone(),
+            lifecycle: running.lifecycle.clone(),
+            control: control.name(),
+            metrics: copy,
+            setup,
+        };
+        observers.tasks.push(handover::allow(old, manager.clone())?);
     }
     let before = Before::confirm(begun).await?;
+    if let Some(ownership) = ownership {
+        ownership.set(true);
+    }
     observers.tasks.push(tokio::spawn(
         async move { match control.serve(source).await {} },
     ));
