@@ -31,7 +31,7 @@ impl Neighbours {
     }
 
     /// Remembers the poller, and adds the wire's descriptors to it if this process may read them. Their keys are
-    /// [`FIRST_KEY`] and the following. The key after them is that of the channel to the successor.
+    /// [`FIRST_KEY`] and the following. The next keys are those of the channels to the successor and to the predecessor.
     pub(crate) fn register(
         &mut self,
         poller: &Arc<Poller>,
@@ -77,8 +77,22 @@ impl Neighbours {
         wire: &[BorrowedFd<'_>],
         predecessor: Predecessor,
     ) -> io::Result<()> {
+        let interest = Event::readable(FIRST_KEY + wire.len() + 1);
+        let channel = predecessor.channel();
+        // SAFETY: `forget_predecessor` deletes the channel from the poller before it is dropped. If the link is dropped,
+        // the poller is dropped with it.
+        unsafe { (self.poller()?).add_with_mode(channel, interest, PollMode::Level)? };
         self.predecessor = Some(predecessor);
         self.resume(wire)
+    }
+
+    fn forget_predecessor(&mut self) {
+        if let Some(before) = self.predecessor.take()
+            && let Ok(poller) = self.poller()
+        {
+            // An error means that the poller does not know it, as intended.
+            let _ = poller.delete(before.channel());
+        }
     }
 
     /// Closes the channel to the successor.
@@ -96,11 +110,11 @@ impl Neighbours {
         self.predecessor.as_ref()
     }
 
-    /// Whether the predecessor exists. It never sends anything.
+    /// Whether the predecessor exists. It never sends anything, so that its channel is readable only when it has ended.
     pub(crate) fn has_predecessor(&mut self) -> bool {
         let ended = |p: &Predecessor| p.channel().receive(&mut [0]) == Received::Closed;
         if self.predecessor.as_ref().is_some_and(ended) {
-            self.predecessor = None;
+            self.forget_predecessor();
         }
         self.predecessor.is_some()
     }
@@ -126,7 +140,7 @@ impl Neighbours {
         match before.channel().send(parts) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.dropped += 1,
-            Err(_) => self.predecessor = None,
+            Err(_) => self.forget_predecessor(),
         }
     }
 

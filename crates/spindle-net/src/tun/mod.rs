@@ -262,9 +262,16 @@ impl Link for TunLink {
         key: usize,
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
-        if key != FIRST_KEY {
-            self.passed_on(sink);
-            return Ok(false);
+        match key - FIRST_KEY {
+            0 => {}
+            1 => {
+                self.passed_on(sink);
+                return Ok(false);
+            }
+            _ => {
+                self.sharing.neighbours.has_predecessor();
+                return Ok(false);
+            }
         }
         for _ in 0..READ_BATCH {
             match self.device.read(&mut self.buffer) {

@@ -571,7 +571,11 @@ impl Link for UdpServer {
         self.out.deliver_reports(sink);
         let at = key - FIRST_KEY;
         let Some(socket) = self.sockets.get(at) else {
-            self.passed_on(now, sink);
+            if at == self.sockets.len() {
+                self.passed_on(now, sink);
+            } else {
+                self.sharing.neighbours.has_predecessor();
+            }
             return Ok(false);
         };
         let Some(n) = socket.receive(&mut self.buffers) else {
