@@ -13,15 +13,13 @@ use spindle_net::udp::{UdpServer, UdpServerOptions};
 use spindle_net::{
     LinkKind, ListenOptions, LocalPath, Network, NetworkConfig, TcpListener, wire_config,
 };
-use tokio::io::AsyncReadExt;
 use spindle_wire::{Ecn, Endpoint, Flags, Packet, Segment, SeqNumber};
+use tokio::io::AsyncReadExt;
 
 #[expect(dead_code, reason = "shared with the other tests over UDP")]
 mod udp_ends;
 
-use udp_ends::{
-    PORT, carry, client, config, connected, in_time, pattern, server, server_of,
-};
+use udp_ends::{PORT, carry, client, config, connected, in_time, pattern, server, server_of};
 
 const HERE: [u8; 4] = [127, 0, 0, 1];
 
@@ -113,7 +111,12 @@ async fn old_process_ends_after_its_connections_and_the_new_one_then_answers_for
 fn several_paths() -> Arc<Config> {
     let preset = preset("spindle").expect("a preset").config;
     let paths = Arc::new(FullMesh);
-    Arc::new(wire_config(preset, LinkKind::Udp, &Limits::default(), paths))
+    Arc::new(wire_config(
+        preset,
+        LinkKind::Udp,
+        &Limits::default(),
+        paths,
+    ))
 }
 
 #[tokio::test]

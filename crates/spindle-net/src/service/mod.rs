@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use huge_pages::disable_huge_pages;
-pub use notify::Notifier;
-pub use signals::{Signal, Signals};
+pub use notify::{Notifier, WATCHDOG_PROCESS};
+pub use signals::{Signal, Signals, Stopper};
 pub use watchdog::watch;
 
 use crate::error::NetError;

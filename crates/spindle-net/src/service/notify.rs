@@ -14,6 +14,10 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 /// to: see sd_watchdog_enabled(3).
 const WATCHDOG: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 
+/// The variable that restricts the manager's time limit to one process. A process that this one starts to take over does not
+/// get it.
+pub const WATCHDOG_PROCESS: &str = WATCHDOG[1];
+
 /// Reports the state of this process to the service manager, if there is one that requested it.
 #[derive(Debug, Default)]
 pub struct Notifier {

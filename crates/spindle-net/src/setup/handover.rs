@@ -52,7 +52,11 @@ impl SetupState {
             device: options.tun.name.clone(),
             mtu: options.tun.mtu,
             addresses: options.addresses.clone(),
-            dnat: options.dnat.iter().map(|Dnat { from, to }| (*from, *to)).collect(),
+            dnat: options
+                .dnat
+                .iter()
+                .map(|Dnat { from, to }| (*from, *to))
+                .collect(),
             undo: Vec::new(),
             table: None,
             switches: Vec::new(),

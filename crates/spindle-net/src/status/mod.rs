@@ -76,12 +76,14 @@ impl Source {
             kind: self.kind.to_owned(),
             transport: self.transport.clone(),
             pid: std::process::id(),
-            stage: Some(match self.lifecycle.stage() {
-                Stage::Running => "running",
-                Stage::HandedOver => "handed-over",
-                Stage::Draining | Stage::Aborting => "draining",
-            }
-            .to_owned()),
+            stage: Some(
+                match self.lifecycle.stage() {
+                    Stage::Running => "running",
+                    Stage::HandedOver => "handed-over",
+                    Stage::Draining | Stage::Aborting => "draining",
+                }
+                .to_owned(),
+            ),
             uptime_s: self.since.elapsed().as_secs_f64(),
             listen: self.listen.clone(),
             to: self.to.clone(),
@@ -122,8 +124,7 @@ impl Control {
             place::prepare(directory)?;
         }
         let listener = private_listener(path)?;
-        let listener =
-            UnixListener::from_std(listener).map_err(NetError::system(what("make")))?;
+        let listener = UnixListener::from_std(listener).map_err(NetError::system(what("make")))?;
         Ok(Self {
             listener,
             name: Arc::new(Name::new(path)),

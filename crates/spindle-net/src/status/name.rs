@@ -97,7 +97,10 @@ fn draining(own: &Path, pid: u32) -> PathBuf {
 pub(crate) fn drained(own: &Path) -> Vec<PathBuf> {
     let directory = own.parent().filter(|d| !d.as_os_str().is_empty());
     let entries = std::fs::read_dir(directory.unwrap_or(Path::new(".")));
-    let paths = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+    let paths = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|e| Some(e.ok()?.path()));
     let is_one = |path: &PathBuf| {
         let text = path.to_string_lossy();
         let pid = text.rsplit(DRAINING).next().unwrap_or_default();

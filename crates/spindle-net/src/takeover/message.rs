@@ -31,7 +31,9 @@ pub(super) async fn send(
 ) -> Result<(), NetError> {
     if descriptors.len() > DESCRIPTORS {
         let found = descriptors.len();
-        return Err(failed(format!("found {found} descriptors, want {DESCRIPTORS} at most")));
+        return Err(failed(format!(
+            "found {found} descriptors, want {DESCRIPTORS} at most"
+        )));
     }
     let body = serde_json::to_vec(message).map_err(|e| failed(e.to_string()))?;
     let mut bytes = (body.len() as u32).to_be_bytes().to_vec();
@@ -53,7 +55,12 @@ fn once(to: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io:
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    Ok(sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+    Ok(sendmsg(
+        to,
+        &[IoSlice::new(bytes)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?)
 }
 
 /// Receives a message and its descriptors. A message must not follow before it is answered.
@@ -78,7 +85,8 @@ pub(super) async fn receive<T: DeserializeOwned>(
         }
         if body.len() == len {
             let message = serde_json::from_slice(body);
-            let message = message.map_err(|e| failed(format!("its message cannot be read: {e}")))?;
+            let message =
+                message.map_err(|e| failed(format!("its message cannot be read: {e}")))?;
             return Ok((message, descriptors));
         }
     }
@@ -116,10 +124,8 @@ mod tests {
         let (a, b) = UnixStream::pair().unwrap();
         let (mut inside, outside) = std::os::unix::net::UnixStream::pair().unwrap();
         let text = "x".repeat(1 << 20);
-        let (sent, received) = tokio::join!(
-            send(&a, &text, &[outside.as_fd()]),
-            receive::<String>(&b)
-        );
+        let (sent, received) =
+            tokio::join!(send(&a, &text, &[outside.as_fd()]), receive::<String>(&b));
         sent.unwrap();
         let (message, mut descriptors) = received.unwrap();
         assert_eq!(message, text);

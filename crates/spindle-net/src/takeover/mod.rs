@@ -119,7 +119,8 @@ impl Offered {
             let path = socket_of(&path);
             match UnixStream::connect(&path).await {
                 Ok(stream) => return Self::ask_through(stream).await.map(Some),
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {}
+                Err(e)
+                    if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {}
                 Err(e) => return Err(failed(format!("{}: {e}", path.display()))),
             }
         }
@@ -209,9 +210,7 @@ impl Begun {
     }
 }
 
-async fn in_time<T>(
-    answer: impl Future<Output = Result<T, NetError>>,
-) -> Result<T, NetError> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, NetError>>) -> Result<T, NetError> {
     let answer = tokio::time::timeout(PATIENCE, answer).await;
     answer.unwrap_or_else(|_| Err(failed("it does not answer in time")))
 }

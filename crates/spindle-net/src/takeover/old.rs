@@ -13,7 +13,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::{Answer, PATIENCE, Request, VERSION, failed, in_time, receive, send, socket_of};
 use crate::error::NetError;
 use crate::handover::{Channel, Step};
-use crate::service::{Lifecycle, Stage};
+use crate::service::{Lifecycle, Stage, Stopper};
 use crate::setup::Share;
 use crate::socket::Network;
 use crate::status::{Name, private_listener};
@@ -53,6 +53,8 @@ pub struct Old {
     pub control: Arc<Name>,
     /// The listener of its metrics.
     pub metrics: Option<std::net::TcpListener>,
+    /// Stops it.
+    pub stopper: Stopper,
     /// The set-up of its device.
     pub setup: Option<Share>,
 }
@@ -89,15 +91,23 @@ impl Old {
         self.owns_setup(false);
         replaced(pid);
         self.lifecycle.hand_over();
-        tracing::info!(pid, "handed over: this process ends with its last connection");
+        tracing::info!(
+            pid,
+            "handed over: this process ends with its last connection"
+        );
         self.accompany(stream, listener, pid).await;
     }
 
     /// Hands over. Returns the new process's number.
     async fn try_hand_over(&self, stream: &UnixStream) -> Result<u32, NetError> {
-        let peer = stream.peer_cred().map_err(NetError::system("the peer is unknown"))?;
+        let peer = stream
+            .peer_cred()
+            .map_err(NetError::system("the peer is unknown"))?;
         let (uid, own) = (Uid::from_raw(peer.uid()), Uid::effective());
         if uid != own && !uid.is_root() {
+            // The answer could not be read otherwise.
+            let request = async { stream.readable().await.map(|()| stream.try_read(&mut [0; 512])) };
+            let _ = tokio::time::timeout(PATIENCE, request).await;
             return Err(failed(format!(
                 "user {uid} may not ask; want user {own}, which it runs as, or root"
             )));
@@ -117,7 +127,10 @@ impl Old {
         }
         let theirs = self.offer(stream).await?;
         let ready = tokio::time::timeout(STARTING, receive(stream)).await;
-        match ready.unwrap_or_else(|_| Err(failed("the new process is not ready in time")))?.0 {
+        match ready
+            .unwrap_or_else(|_| Err(failed("the new process is not ready in time")))?
+            .0
+        {
             Request::Ready => {}
             other => return Err(failed(format!("found {other:?}, want that it is ready"))),
         }
@@ -154,7 +167,10 @@ impl Old {
     async fn leave(&self, stream: &UnixStream, channel: Channel) -> Result<(), NetError> {
         let left = self.network.hand_over(Step::Leave(channel)).await?;
         self.control.retire();
-        let half_open = left.half_open.into_iter().map(|(l, r)| (l.into(), r.into()));
+        let half_open = left
+            .half_open
+            .into_iter()
+            .map(|(l, r)| (l.into(), r.into()));
         let yours = Answer::Yours {
             half_open: half_open.collect(),
         };
@@ -190,7 +206,7 @@ impl Old {
                 said = receive(stream) => match said {
                     Ok((Request::Stop, _)) => {
                         tracing::info!(pid, "the service stops");
-                        self.lifecycle.advance();
+                        self.stopper.stop();
                     }
                     Ok(_) => {}
                     Err(_) => break,
@@ -200,16 +216,26 @@ impl Old {
         }
         if self.control.is_taken() {
             // That process has handed over in turn, and then was killed.
-            tracing::error!(pid, "cut off: nothing passes packets on to this process any more");
+            tracing::error!(
+                pid,
+                "cut off: nothing passes packets on to this process any more"
+            );
             self.lifecycle.abort();
             return;
         }
-        tracing::warn!(pid, "the process that took over has ended: this process reads the wire again");
+        tracing::warn!(
+            pid,
+            "the process that took over has ended: this process reads the wire again"
+        );
         self.resume().await;
         self.lifecycle.take_back();
     }
 
-    async fn refuse(&self, asked: io::Result<(UnixStream, tokio::net::unix::SocketAddr)>, pid: u32) {
+    async fn refuse(
+        &self,
+        asked: io::Result<(UnixStream, tokio::net::unix::SocketAddr)>,
+        pid: u32,
+    ) {
         match asked {
             Ok((stream, _)) => {
                 let _ = in_time(receive::<Request>(&stream)).await;

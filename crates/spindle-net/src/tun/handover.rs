@@ -105,4 +105,3 @@ impl Handover for TunLink {
         self.counters.dropped_out += self.sharing.neighbours.take_dropped();
     }
 }
-

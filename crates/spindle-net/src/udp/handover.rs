@@ -97,7 +97,13 @@ impl Place {
             SocketAddr::V4(_) => (0, 0),
             SocketAddr::V6(a) => (a.flowinfo(), a.scope_id()),
         };
-        for n in [self.socket as u32, size as u32, flow, scope, u32::from(from.port())] {
+        for n in [
+            self.socket as u32,
+            size as u32,
+            flow,
+            scope,
+            u32::from(from.port()),
+        ] {
             out.extend_from_slice(&n.to_be_bytes());
         }
         put_addr(&mut out, Some(from.ip()));
@@ -242,7 +248,8 @@ impl Sharing {
     pub(super) fn flush(&mut self) {
         if let Some(place) = self.outgoing.place.take() {
             let bytes = std::mem::take(&mut self.outgoing.bytes);
-            self.neighbours.send(&[&place.encode(self.outgoing.size), &bytes]);
+            self.neighbours
+                .send(&[&place.encode(self.outgoing.size), &bytes]);
             self.outgoing.bytes = bytes;
             self.outgoing.bytes.clear();
         }
@@ -256,7 +263,8 @@ impl Sharing {
             PathFailure::Path(_) => (NO_ROUTE, 0),
         };
         let socket = (socket as u32).to_be_bytes();
-        self.neighbours.send(&[&[ERROR, kind], &socket, &mtu.to_be_bytes(), quoted]);
+        self.neighbours
+            .send(&[&[ERROR, kind], &socket, &mtu.to_be_bytes(), quoted]);
     }
 }
 
@@ -333,7 +341,13 @@ mod tests {
             way: ("192.0.2.1:5".parse().unwrap(), None),
             ecn: Ecn::NotEct,
         };
-        for (socket, datagram) in [(0, "aaaa"), (0, "bbbb"), (0, "cc"), (0, "dddd"), (1, "eeee")] {
+        for (socket, datagram) in [
+            (0, "aaaa"),
+            (0, "bbbb"),
+            (0, "cc"),
+            (0, "dddd"),
+            (1, "eeee"),
+        ] {
             first.pass(place(socket), datagram.as_bytes());
         }
         first.flush();

@@ -492,7 +492,9 @@ impl UdpServer {
         let mut buffer = self.sharing.take_buffer();
         for _ in 0..MESSAGES {
             match self.sharing.next(&mut buffer) {
-                Some(Passed::Datagrams(place, size, bytes)) if place.socket < self.sockets.len() => {
+                Some(Passed::Datagrams(place, size, bytes))
+                    if place.socket < self.sockets.len() =>
+                {
                     self.train(now, (bytes, size), place, sink);
                 }
                 Some(Passed::Error(socket, kind, quoted)) => {
@@ -524,7 +526,10 @@ impl Handover for UdpServer {
 
     fn begin(&mut self, predecessor: Predecessor) -> io::Result<()> {
         // The predecessor knows a peer by another virtual address, since its keys are others, but by the same id.
-        let answered = predecessor.half_open().iter().filter_map(|e| id_of(e.1.addr));
+        let answered = predecessor
+            .half_open()
+            .iter()
+            .filter_map(|e| id_of(e.1.addr));
         self.sharing.set_answered(answered.collect());
         let wire = handover::wire(&self.sockets);
         self.sharing.neighbours.begin(&wire, predecessor)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
-use spindle_net::tls::Certificates;
 use spindle_net::takeover::Offered;
+use spindle_net::tls::Certificates;
 use spindle_net::udp::UdpClient;
 use spindle_net::{NEXT_PATH_AFTER, Target, Targets};
 

@@ -14,7 +14,7 @@ use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
-    Lifecycle, Notifier, Signal, Signals, Summary, disable_huge_pages, watch,
+    Lifecycle, Notifier, Signal, Signals, Stopper, Summary, disable_huge_pages, watch,
 };
 use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, Share, adopt, setup};
 use spindle_net::status::{Control, Source, default_path};
@@ -29,8 +29,8 @@ use spindle_units::Bytes;
 use tokio::net::TcpListener;
 
 use super::expiry::ExpiryWatch;
-use super::handover::{self, Before};
 pub(super) use super::expiry::Reloaded;
+use super::handover::{self, Before};
 use super::log::{self, Limiter};
 use crate::allocator;
 use crate::args::service::{LogFormat, LogLevel, Service};
@@ -420,7 +420,13 @@ where
         let share = wire.guard.as_ref().map(SetupGuard::share).transpose();
         let share = share.map_err(|e| Failure::Other(format!("cannot share the set-up: {e}")))?;
         let done = {
-            let run = run(plan, (&network, offered, share), &mut signals, start, reloaded);
+            let run = run(
+                plan,
+                (&network, offered, share),
+                &mut signals,
+                start,
+                reloaded,
+            );
             tokio::select! {
                 done = run => done,
                 never = sum_up(&limiter) => match never {},
@@ -457,7 +463,15 @@ where
     let expiry = ExpiryWatch::new(reloaded, counted.clone());
     let manager = Arc::new(Notifier::from_environment());
     let mut control = Observers::default();
-    let before = observe(plan, network, &running, (counted, offered, share), &mut control, &manager).await?;
+    let before = observe(
+        plan,
+        network,
+        &running,
+        (counted, offered, share),
+        &mut control,
+        (&manager, signals.stopper()),
+    )
+    .await?;
     let (listen, to) = (running.listen.join(" "), running.to);
     let transport = &plan.transport;
     tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
@@ -489,24 +503,19 @@ where
                     manager.stopping(plan.drain + UNDOING);
                 }
                 Signal::Reload => expiry.reload(),
+                Signal::Replace => handover::start_again(running.kind),
             },
             _ = daily.tick() => expiry.look(),
         }
     };
-    // The process that was taken over stops, too. What arrives for it still comes through this one.
-    let deadline = tokio::time::sleep(plan.drain);
-    tokio::pin!(deadline);
-    while summary.is_ok() && !before.has_ended() {
+    if summary.is_ok() {
         tokio::select! {
-            () = before.ended() => {}
-            () = &mut deadline => break,
+            () = before.outlive(plan.drain, signals) => {}
             never = &mut watching => match never {},
-            signal = signals.next() => if signal == Signal::Stop {
-                before.stop().await;
-            },
         }
     }
     control.stop();
+    handover::log_counters(network).await;
     let summary = summary?;
     tracing::info!(
         connections = summary.connections,
@@ -545,17 +554,18 @@ async fn observe<F>(
     running: &Running<F>,
     (counted, mut offered, setup): (Metrics, Option<Offered>, Option<Share>),
     observers: &mut Observers,
-    manager: &Arc<Notifier>,
+    (manager, stopper): (&Arc<Notifier>, Stopper),
 ) -> Result<Before, Failure> {
-    let metrics = match plan.metrics {
-        Some(addr) => {
-            let listener = handover::metrics_listener(addr, offered.as_mut()).await;
-            Some(listener.and_then(TcpListener::into_std).map_err(|e| {
-                Failure::Other(format!("--metrics: cannot listen on {addr}: {e}"))
-            })?)
-        }
-        None => None,
-    };
+    let metrics =
+        match plan.metrics {
+            Some(addr) => {
+                let listener = handover::metrics_listener(addr, offered.as_mut()).await;
+                Some(listener.and_then(TcpListener::into_std).map_err(|e| {
+                    Failure::Other(format!("--metrics: cannot listen on {addr}: {e}"))
+                })?)
+            }
+            None => None,
+        };
     // From here on, the old process reads no more. It reads again if this one fails.
     let begun = match offered {
         Some(offered) => Some(offered.begin(network).await?),
@@ -577,12 +587,15 @@ async fn observe<F>(
     let ownership = setup.as_ref().map(|s| s.ownership.clone());
     if running.kind == super::gateway::KIND {
         let copy = metrics.as_ref().map(std::net::TcpListener::try_clone);
-        let copy = copy.transpose().map_err(|e| Failure::Other(format!("--metrics: {e}")))?;
+        let copy = copy
+            .transpose()
+            .map_err(|e| Failure::Other(format!("--metrics: {e}")))?;
         let old = Old {
             network: network.clone(),
             lifecycle: running.lifecycle.clone(),
             control: control.name(),
             metrics: copy,
+            stopper,
             setup,
         };
         observers.tasks.push(handover::allow(old, manager.clone())?);

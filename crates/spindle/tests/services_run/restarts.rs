@@ -45,7 +45,10 @@ pub(crate) fn download(stream: &mut TcpStream) -> usize {
     loop {
         let mut filled = 0;
         while filled < PIECE {
-            match stream.read(&mut got[filled..]).expect("the download goes on") {
+            match stream
+                .read(&mut got[filled..])
+                .expect("the download goes on")
+            {
                 0 => break,
                 n => filled += n,
             }
@@ -111,7 +114,11 @@ fn connect(to: SocketAddr, flags: &str) -> (Running, SocketAddr) {
 
 fn handed_over(gateway: &Running) {
     wait_for("it is handed over", || {
-        assert!(!gateway.log().contains("not handed over"), "{}", gateway.log());
+        assert!(
+            !gateway.log().contains("not handed over"),
+            "{}",
+            gateway.log()
+        );
         gateway.log().contains("handed over: this process ends")
     });
 }
@@ -132,9 +139,7 @@ fn restarts_under_load_refuse_no_connection_and_cut_no_download() {
         std::thread::spawn(move || download(&mut stream))
     };
     let downloads: Vec<_> = (0..3).map(begun).collect();
-    wait_for("the downloads are open", || {
-        gateways.start_count(&old) == downloads.len()
-    });
+    wait_for("the downloads are open", || open(&old) == downloads.len());
     let stop = AtomicBool::new(false);
     let done: usize = std::thread::scope(|scope| {
         let stopping = StopOnDrop(&stop);
@@ -164,7 +169,10 @@ fn restarts_under_load_refuse_no_connection_and_cut_no_download() {
             }
         }
         drop(stopping);
-        let done = workers.into_iter().map(|w| w.join().expect("a worker")).sum();
+        let done = workers
+            .into_iter()
+            .map(|w| w.join().expect("a worker"))
+            .sum();
         stop_downloads.store(true, Ordering::Relaxed);
         for d in downloads {
             assert!(d.join().expect("a download") > PIECE);
@@ -178,14 +186,296 @@ fn restarts_under_load_refuse_no_connection_and_cut_no_download() {
     assert!(done > 0);
     assert_eq!(old.end(), Some(0), "{}", old.log());
     assert_eq!(old_echo.end(), Some(0), "{}", old_echo.log());
-    let left = |g: &Gateways| std::fs::read_dir(g.directory.path()).expect("a directory").count();
+    let left = |g: &Gateways| {
+        std::fs::read_dir(g.directory.path())
+            .expect("a directory")
+            .count()
+    };
     assert_eq!((left(&gateways), left(&others)), (0, 0));
 }
 
-impl Gateways {
-    /// Connections that the process at the control socket has open.
-    fn start_count(&self, gateway: &Running) -> usize {
-        let list = gateway.status()["connections"].as_array().cloned();
-        list.unwrap_or_default().len()
+/// Connections that a process has open.
+fn open(gateway: &Running) -> usize {
+    let list = gateway.status()["connections"].as_array().cloned();
+    list.unwrap_or_default().len()
+}
+
+/// Writes five bytes, which come back.
+fn talks(stream: &mut TcpStream) -> bool {
+    let mut five = [0; 5];
+    let done = stream
+        .write_all(b"hello")
+        .and_then(|()| stream.read_exact(&mut five));
+    done.is_ok() && &five == b"hello"
+}
+
+#[test]
+fn gateway_that_fails_at_its_start_leaves_the_old_one_as_it_was() {
+    let (outer, taken) = (free(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let mut old = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    let mut stream = join(port);
+    assert!(talks(&mut stream));
+    let metrics = format!(
+        "--take-over --metrics {}",
+        taken.local_addr().expect("a port")
+    );
+    assert!(gateways.fails(&metrics).contains("--metrics"));
+    let more = format!("--take-over --listen {}", free());
+    assert!(gateways.fails(&more).contains("want the same addresses"));
+    assert!(
+        gateways
+            .fails("")
+            .contains("a running program answers there")
+            || works(port)
+    );
+    // Processes that ask and are killed before they are ready, and afterwards.
+    for _ in 0..20 {
+        let mut command = gateways.command("--take-over");
+        command
+            .arg("--control")
+            .arg(gateways.control())
+            .stderr(Stdio::null());
+        let mut killed = command.spawn().expect("a gateway");
+        std::thread::sleep(Duration::from_millis(rand()));
+        killed.kill().expect("it runs");
+        killed.wait().expect("it has ended");
+        assert!(talks(&mut stream), "{}", old.log());
+        wait_for("the old gateway serves", || works(port));
+    }
+    wait_for("it has its name again", || {
+        gateways.control().exists() && status_at(&gateways.control())["pid"] == old.id()
+    });
+    assert_eq!(open(&old), 1, "{}", old.log());
+    drop(stream);
+    assert_eq!(old.end(), Some(0), "{}", old.log());
+}
+
+/// Up to 60 ms.
+fn rand() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::from(now.expect("a clock").subsec_nanos() / 1000 % 60)
+}
+
+#[test]
+fn status_names_both_gateways_and_the_log_has_the_last_counters_of_the_old_one() {
+    let (outer, at) = (free(), free());
+    let flags = format!("--listen {outer} --to {} --metrics {at}", echo());
+    let gateways = Gateways::new(flags);
+    let mut old = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    let mut stream = join(port);
+    assert!(talks(&mut stream) && works(port));
+    let open = "spindle_connections{transport=\"spindle\"} ";
+    assert!(metric(&scrape(at), open) >= 1.0);
+    let mut new = gateways.start("--take-over");
+    handed_over(&old);
+    let drained = status_at(&gateways.drained(&old));
+    let current = status_at(&gateways.control());
+    assert_eq!(
+        (&drained["pid"], &current["pid"]),
+        (&old.id().into(), &new.id().into())
+    );
+    assert_eq!(
+        (&drained["stage"], &current["stage"]),
+        (&"handed-over".into(), &"running".into())
+    );
+    assert_eq!(drained["connections"].as_array().expect("a list").len(), 1);
+    let mut text = Command::new(program());
+    text.args(["status", "--control"])
+        .arg(gateways.drained(&old));
+    let text = text.output().expect("spindle status");
+    assert!(
+        String::from_utf8_lossy(&text.stdout).contains("handed over"),
+        "{text:?}"
+    );
+    // The metrics are those of the new process at once.
+    assert_eq!(metric(&scrape(at), open), 0.0);
+    assert!(talks(&mut stream) && works(port));
+    drop(stream);
+    assert_eq!(old.wait(), Some(0), "{}", old.log());
+    let line = old.log();
+    let line = line
+        .lines()
+        .find(|l| l.contains("the last counters"))
+        .expect("a line");
+    assert!(
+        line.contains("connections=2") && line.contains("bytes_received=5010"),
+        "{line}"
+    );
+    assert!(!gateways.drained(&old).exists());
+    assert_eq!(new.end(), Some(0), "{}", new.log());
+}
+
+#[test]
+fn gateway_whose_successor_was_killed_serves_again_and_can_be_taken_over_again() {
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let mut old = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    let mut stream = join(port);
+    assert!(talks(&mut stream));
+    let new = gateways.start("--take-over");
+    handed_over(&old);
+    assert!(talks(&mut stream) && works(port));
+    drop(new);
+    wait_for("the old gateway serves", || works(port));
+    assert!(talks(&mut stream), "{}", old.log());
+    assert_eq!(status_at(&gateways.control())["stage"], "running");
+    let mut new = gateways.start("--take-over");
+    assert!(talks(&mut stream) && works(port));
+    drop(stream);
+    assert_eq!(old.wait(), Some(0), "{}", old.log());
+    assert_eq!(new.end(), Some(0), "{}", new.log());
+}
+
+#[test]
+fn sigterm_stops_all_gateways_and_open_connections_finish_within_the_limit() {
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let mut first = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    let mut streams = [join(port), join(port)];
+    assert!(talks(&mut streams[0]));
+    let mut second = gateways.start("--take-over");
+    handed_over(&first);
+    assert!(talks(&mut streams[1]));
+    let mut third = gateways.start("--take-over");
+    handed_over(&second);
+    third.signal("TERM");
+    for gateway in [&first, &second, &third] {
+        wait_for("it drains", || gateway.log().contains("draining"));
+    }
+    assert!(!works(port), "a new connection");
+    for stream in &mut streams {
+        assert!(talks(stream), "{}", first.log());
+    }
+    drop(streams);
+    for gateway in [&mut first, &mut second, &mut third] {
+        assert_eq!(gateway.wait(), Some(0), "{}", gateway.log());
+    }
+    let mut again = gateways.start("--take-over");
+    assert!(again.log().contains("no gateway runs"), "{}", again.log());
+    assert!(works(port), "{}", again.log());
+    assert_eq!(again.end(), Some(0), "{}", again.log());
+}
+
+#[test]
+fn second_sigterm_resets_connections_of_all_gateways() {
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let mut old = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    let mut stream = join(port);
+    assert!(talks(&mut stream));
+    let mut new = gateways.start("--take-over");
+    handed_over(&old);
+    new.signal("TERM");
+    wait_for("it drains", || old.log().contains("draining"));
+    assert!(talks(&mut stream));
+    new.signal("TERM");
+    assert_eq!(old.wait(), Some(1), "{}", old.log());
+    assert!(!talks(&mut stream));
+    assert_eq!(new.wait(), Some(0), "{}", new.log());
+}
+
+#[test]
+fn another_user_may_not_take_over() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped another_user_may_not_take_over: it takes root");
+        return;
+    }
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let mut old = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    // Even if the files are open to all.
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    open(gateways.directory.path(), 0o777);
+    open(&gateways.directory.path().join("gw.sock.handover"), 0o666);
+    let copy = gateways.directory.path().join("spindle");
+    std::fs::copy(program(), &copy).expect("a copy");
+    open(&copy, 0o755);
+    chown(&copy, Some(12_345), None).expect("an owner");
+    let mut command = Command::new(&copy);
+    command.args(["gateway", "--udp", "--take-over", "--control"]);
+    command
+        .arg(gateways.control())
+        .args(gateways.flags.split_whitespace());
+    let out = command
+        .uid(12_345)
+        .gid(12_345)
+        .output()
+        .expect("the command");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("user 12345 may not ask"), "{said}");
+    assert!(old.log().contains("not handed over"), "{}", old.log());
+    assert!(works(port));
+    std::fs::remove_file(&copy).expect("the copy");
+    assert_eq!(old.end(), Some(0), "{}", old.log());
+}
+
+#[test]
+fn sigusr2_starts_the_program_again_and_the_service_manager_is_told() {
+    use std::os::unix::net::UnixDatagram;
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let path = gateways.directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    manager
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a timeout");
+    let heard = || {
+        let mut text = [0; 256];
+        let n = manager.recv(&mut text).expect("a message");
+        String::from_utf8_lossy(&text[..n]).into_owned()
+    };
+    let mut command = gateways.command("");
+    command.env("NOTIFY_SOCKET", &path);
+    let mut old = Running::start_at(command, &gateways.control());
+    assert_eq!(heard(), "READY=1");
+    let (_connect, port) = connect(outer, "");
+    let mut stream = join(port);
+    assert!(talks(&mut stream));
+    old.signal("USR2");
+    handed_over(&old);
+    let mut said = [heard(), heard()];
+    said.sort();
+    let pid: i32 = said[0]
+        .strip_prefix("MAINPID=")
+        .and_then(|p| p.parse().ok())
+        .expect("a pid");
+    let started = Started(nix::unistd::Pid::from_raw(pid));
+    assert_eq!(said[1], "READY=1");
+    assert_eq!(status_at(&gateways.control())["pid"], pid);
+    assert!(talks(&mut stream) && works(port));
+    drop(stream);
+    wait_for("the old one has ended", || {
+        !gateways.drained(&old).exists()
+    });
+    started.terminate();
+    assert!(heard().starts_with("STOPPING=1"));
+    wait_for("its socket is removed", || !gateways.control().exists());
+    assert_eq!(old.wait(), Some(0), "{}", old.log());
+}
+
+/// A process that another one has started. It is stopped when dropped.
+struct Started(nix::unistd::Pid);
+
+impl Started {
+    fn terminate(&self) {
+        // An error means that it has ended.
+        let _ = nix::sys::signal::kill(self.0, nix::sys::signal::SIGTERM);
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.terminate();
     }
 }
