@@ -1,7 +1,7 @@
 //! A gateway takes over from another with `--take-over`, over UDP on loopback.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::program::{Running, program, status_at, wait_for};
+use crate::service::{self as kernel, serve, transfer};
+use crate::two_hosts::{Hosts, have, on_path, run, within};
 use crate::udp::{StopOnDrop, echo, exchange, free, join, metric, scrape, start, works};
 
 /// Bytes of a piece of a download.
@@ -478,4 +480,130 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.terminate();
     }
+}
+
+/// Kernel clients, with MPTCP and TCP, of a gateway over TUN.
+fn over_tun(hosts: &Hosts, listen: &str, to: SocketAddr, from: [IpAddr; 2]) {
+    serve("127.0.0.1:9000".parse().expect("an address"), false);
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("spin0.sock");
+    let start = |more: &str| {
+        let mut command = Command::new(program());
+        command.args(["gateway", "--tun", "spin0", "--to", "127.0.0.1:9000"]);
+        command.args(listen.split_whitespace()).args(more.split_whitespace());
+        Running::start_at(command, &control)
+    };
+    let mut old = start("");
+    // Transfers that go on during all restarts, whose pace is that of the slow path.
+    let long = |down: bool, multipath: bool| {
+        let stream = hosts.at_client(|| kernel::connect(from[0], to, multipath));
+        std::thread::spawn(move || transfer(&stream, down, 12_000_000))
+    };
+    let transfers = [long(true, true), long(false, true), long(true, false), long(false, false)];
+    wait_for("the transfers have begun", || open(&old) == 4);
+    let stop = AtomicBool::new(false);
+    let mut former = Vec::new();
+    let done: usize = std::thread::scope(|scope| {
+        let stopping = StopOnDrop(&stop);
+        let work = |multipath| {
+            hosts.at_client(|| {
+                let mut done = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let stream = kernel::connect(from[0], to, multipath);
+                    assert!(transfer(&stream, done % 2 == 0, 20_000), "a new connection");
+                    done += 1;
+                }
+                done
+            })
+        };
+        let workers: Vec<_> = [false, true, true]
+            .map(|m| scope.spawn(move || work(m)))
+            .into_iter()
+            .collect();
+        for round in 0..3 {
+            let next = start("--take-over");
+            handed_over(&old);
+            former.push(std::mem::replace(&mut old, next));
+            if round == 0 {
+                // The second path joins the connections that the first process has.
+                hosts.client_endpoint();
+            }
+        }
+        let joined = || {
+            let list = status_at(&drained_at(&control, &former[0]))["connections"].clone();
+            let subflows = |c: &serde_json::Value| c["subflows"].as_array().map_or(0, Vec::len);
+            list.as_array().is_some_and(|l| l.iter().any(|c| subflows(c) == 2))
+        };
+        wait_for("a path joins", joined);
+        drop(stopping);
+        workers.into_iter().map(|w| w.join().expect("a worker")).sum()
+    });
+    assert!(done > 0);
+    for t in transfers {
+        assert!(t.join().expect("a transfer"), "{}", former[0].log());
+    }
+    for gateway in &mut former {
+        assert_eq!(gateway.wait(), Some(0), "{}", gateway.log());
+        assert!(gateway.log().contains("aborted=0"), "{}", gateway.log());
+    }
+    // The last one still has the set-up, and undoes it.
+    let stream = hosts.at_client(|| kernel::connect(from[1], to, true));
+    assert!(transfer(&stream, true, 100_000));
+    drop(stream);
+    assert_eq!(old.end(), Some(0), "{}", old.log());
+    assert!(!run("ip link show; ip route").contains("spin0"));
+}
+
+/// The control socket of a gateway that has been taken over.
+fn drained_at(control: &Path, gateway: &Running) -> PathBuf {
+    control.with_extension(format!("draining-{}.sock", gateway.id()))
+}
+
+#[test]
+fn restarts_over_tun_refuse_no_connection_and_cut_no_transfer() {
+    let test = "restarts::restarts_over_tun_refuse_no_connection_and_cut_no_transfer";
+    within(test, 120, |hosts| {
+        hosts.limit("20mbit");
+        let to = "10.9.0.1:8080".parse().expect("an address");
+        let listen = "--listen 10.9.0.1:8080 --listen [fd09::1]:8080";
+        over_tun(hosts, listen, to, [on_path(false, 1, 2), on_path(false, 2, 2)]);
+    });
+}
+
+#[test]
+fn restarts_with_dnat_keep_the_rules_and_a_killed_successor_does_not_remove_them() {
+    let test = "restarts::restarts_with_dnat_keep_the_rules_and_a_killed_successor_does_not_remove_them";
+    within(test, 120, |hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        serve("127.0.0.1:9000".parse().expect("an address"), false);
+        let directory = tempfile::tempdir().expect("a directory");
+        let control = directory.path().join("spin0.sock");
+        let start = |more: &str| {
+            let mut command = Command::new(program());
+            command.args(["gateway", "--tun", "spin0", "--to", "127.0.0.1:9000", "--dnat"]);
+            command.args(["--listen", "10.1.1.1:8080"]);
+            command.args(more.split_whitespace());
+            Running::start_at(command, &control)
+        };
+        let mut old = start("");
+        let to = "10.1.1.1:8080".parse().expect("an address");
+        let connect = || hosts.at_client(|| kernel::connect(on_path(false, 1, 2), to, true));
+        let open = connect();
+        let killed = start("--take-over");
+        handed_over(&old);
+        assert!(transfer(&connect(), true, 100_000));
+        drop(killed);
+        wait_for("the old one serves", || transfer(&connect(), true, 100_000));
+        let mut new = start("--take-over");
+        assert!(transfer(&connect(), true, 100_000), "{}", new.log());
+        assert!(transfer(&open, true, 100_000), "{}", old.log());
+        drop(open);
+        assert_eq!(old.wait(), Some(0), "{}", old.log());
+        assert!(transfer(&connect(), false, 100_000), "{}", new.log());
+        assert_eq!(new.end(), Some(0), "{}", new.log());
+        let left = run("nft list tables; ip link show");
+        assert!(!left.contains("spin"), "{left}");
+    });
 }
