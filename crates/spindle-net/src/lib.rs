@@ -118,7 +118,10 @@ pub use client::{Client, ClientBuilder};
 pub use dial::Sources;
 pub use error::NetError;
 pub use file_limit::raise_file_limit;
-pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, LocalPath, PathMtu};
+pub use link::{
+    Arrival, FIRST_KEY, Handover, IcmpError, IcmpReport, Link, LinkCounters, LocalPath, PacketSink,
+    PathMtu,
+};
 pub use randomness::random_bytes;
 pub use socket::{
     ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,

@@ -7,8 +7,8 @@ use spindle_units::Instant;
 use spindle_wire::Packet;
 
 use super::{Driver, take};
-use crate::handover::{Outcome, Receiver, Step, unsupported};
-use crate::link::Arrival;
+use crate::handover::{Outcome, Step, unsupported};
+use crate::link::{Arrival, PacketSink};
 
 impl Driver {
     /// Does a step of a handover.
@@ -61,7 +61,7 @@ struct Taker<'a> {
     now: Instant,
 }
 
-impl Receiver for Taker<'_> {
+impl PacketSink for Taker<'_> {
     fn expects(&self, packet: &Packet) -> bool {
         self.stack.expects(self.now, packet)
     }

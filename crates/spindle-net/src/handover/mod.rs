@@ -22,10 +22,8 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use spindle_units::Instant;
 use spindle_wire::{Endpoint, Flags, MpJoin, Packet};
 
-use crate::link::Arrival;
 pub use channel::{Channel, Received};
 pub(crate) use neighbours::Neighbours;
 
@@ -91,52 +89,6 @@ pub fn opens_connection(packet: &Packet) -> bool {
     let rare = s.options.rare.as_ref();
     let joins = rare.is_some_and(|r| matches!(r.mp_join, Some(MpJoin::Syn { .. })));
     s.flags.contains(Flags::SYN) && !s.flags.intersects(Flags::ACK | Flags::RST) && !joins
-}
-
-/// A link whose wire can be handed over. All calls come from the thread of the data path.
-pub trait Handover {
-    /// Duplicates the descriptors of the wire.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn offer(&self) -> io::Result<Vec<OwnedFd>>;
-
-    /// Stops reading the wire. From now on, packets come from `successor`.
-    ///
-    /// # Errors
-    /// The system's error. The link reads on.
-    fn leave(&mut self, successor: Channel) -> io::Result<()>;
-
-    /// Closes the channel to the successor. Reads the wire, if it does not do so.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn resume(&mut self) -> io::Result<()>;
-
-    /// Begins to read the wire of a predecessor.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn begin(&mut self, predecessor: Predecessor) -> io::Result<()>;
-
-    /// Closes the channel to the successor, so that the successor handles everything.
-    fn close(&mut self);
-
-    /// Whether there is a predecessor that has not ended.
-    fn has_predecessor(&mut self) -> bool;
-
-    /// Handles packets that arrived and may belong to the predecessor. It gives those that the stack expects to the
-    /// stack, and passes the others on.
-    fn settle(&mut self, now: Instant, stack: &mut dyn Receiver);
-}
-
-/// The stack, as [`Handover::settle`] sees it.
-pub trait Receiver {
-    /// Whether the stack expects the packet ([`spindle_mptcp::Stack::expects`]).
-    fn expects(&self, packet: &Packet) -> bool;
-
-    /// Reports to the stack what has arrived.
-    fn take(&mut self, arrival: Arrival);
 }
 
 /// The error of a link whose wire cannot be handed over.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use polling::{Event, PollMode, Poller};
 
 use super::{Channel, Predecessor, Received};
-use crate::link::FIRST_KEY;
 
 /// The processes that share a link's wire with this one, and whether this one reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
     poller: Option<Arc<Poller>>,
+    /// The key of the wire's first descriptor in the poller.
+    first_key: usize,
     /// The wire is not read now.
     waits: bool,
     successor: Option<Channel>,
@@ -31,16 +32,17 @@ impl Neighbours {
     }
 
     /// Remembers the poller, and adds the wire's descriptors to it if this process may read them. Their keys are
-    /// [`FIRST_KEY`] and the following. The next keys are those of the channels to the successor and to the predecessor.
+    /// `first_key` and the following. The next keys are those of the channels to the successor and to the predecessor.
     pub(crate) fn register(
         &mut self,
         poller: &Arc<Poller>,
+        first_key: usize,
         wire: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
-        self.poller = Some(poller.clone());
+        (self.poller, self.first_key) = (Some(poller.clone()), first_key);
         match self.waits {
             true => Ok(()),
-            false => read(poller, wire),
+            false => read(poller, first_key, wire),
         }
     }
 
@@ -52,7 +54,7 @@ impl Neighbours {
     /// Reads the channel in place of the wire. After an error, the wire is read on.
     pub(crate) fn leave(&mut self, wire: &[BorrowedFd<'_>], successor: Channel) -> io::Result<()> {
         let poller = self.poller()?;
-        let interest = Event::readable(FIRST_KEY + wire.len());
+        let interest = Event::readable(self.first_key + wire.len());
         // SAFETY: `close` deletes the channel from the poller before it is dropped. If the link is dropped, the
         // poller is dropped with it.
         unsafe { poller.add_with_mode(&successor, interest, PollMode::Level)? };
@@ -66,7 +68,7 @@ impl Neighbours {
         self.close();
         let poller = self.poller()?;
         match std::mem::take(&mut self.waits) {
-            true => read(&poller, wire),
+            true => read(&poller, self.first_key, wire),
             false => Ok(()),
         }
     }
@@ -77,7 +79,7 @@ impl Neighbours {
         wire: &[BorrowedFd<'_>],
         predecessor: Predecessor,
     ) -> io::Result<()> {
-        let interest = Event::readable(FIRST_KEY + wire.len() + 1);
+        let interest = Event::readable(self.first_key + wire.len() + 1);
         let channel = predecessor.channel();
         // SAFETY: `forget_predecessor` deletes the channel from the poller before it is dropped. If the link is dropped,
         // the poller is dropped with it.
@@ -151,9 +153,9 @@ impl Neighbours {
 }
 
 /// Adds the descriptors to the poller.
-fn read(poller: &Poller, wire: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn read(poller: &Poller, first_key: usize, wire: &[BorrowedFd<'_>]) -> io::Result<()> {
     for (i, source) in wire.iter().enumerate() {
-        let interest = Event::readable(FIRST_KEY + i);
+        let interest = Event::readable(first_key + i);
         // SAFETY: a source must be deleted from the poller before it is closed. The descriptors belong to a link, which
         // the data path drops only when it ends, together with the poller.
         match unsafe { poller.add_with_mode(source, interest, PollMode::Level) } {

@@ -195,7 +195,7 @@ impl Begun {
         send(&self.stream, &Request::Begun, &[]).await
     }
 
-    /// Waits until the old process has ended, which it reports to nobody else.
+    /// Waits until the old process has ended, and logs it.
     pub async fn ended(&self) {
         let pid = self.pid;
         // The old process says nothing more, so that this returns when it has ended.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::unistd::Uid;
+use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::{Answer, PATIENCE, Request, VERSION, failed, in_time, receive, send, socket_of};
@@ -106,7 +107,8 @@ impl Old {
         let (uid, own) = (Uid::from_raw(peer.uid()), Uid::effective());
         if uid != own && !uid.is_root() {
             // The answer could not be read otherwise.
-            let request = async { stream.readable().await.map(|()| stream.try_read(&mut [0; 512])) };
+            let read = || stream.try_read(&mut [0; 512]);
+            let request = stream.async_io(Interest::READABLE, read);
             let _ = tokio::time::timeout(PATIENCE, request).await;
             return Err(failed(format!(
                 "user {uid} may not ask; want user {own}, which it runs as, or root"

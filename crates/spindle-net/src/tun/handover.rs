@@ -7,8 +7,8 @@ use spindle_units::Instant;
 use spindle_wire::{Checksums, IpFields, Packet};
 
 use super::TunLink;
-use crate::handover::{Channel, Handover, Neighbours, Predecessor, Receiver, opens_connection};
-use crate::link::Arrival;
+use crate::handover::{Channel, Neighbours, Predecessor, opens_connection};
+use crate::link::{Arrival, Handover, PacketSink};
 
 /// Messages taken from the successor in one call.
 const MESSAGES: usize = 64;
@@ -82,7 +82,7 @@ impl Handover for TunLink {
         self.sharing.neighbours.has_predecessor()
     }
 
-    fn settle(&mut self, _now: Instant, stack: &mut dyn Receiver) {
+    fn settle(&mut self, _now: Instant, stack: &mut dyn PacketSink) {
         for packet in std::mem::take(&mut self.sharing.strays) {
             let predecessor = self.sharing.neighbours.predecessor();
             let ends = (packet.dst(), packet.src());

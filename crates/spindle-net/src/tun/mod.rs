@@ -22,8 +22,7 @@ use spindle_wire::{
 };
 
 use crate::error::NetError;
-use crate::handover::Handover;
-use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+use crate::link::{Arrival, FIRST_KEY, Handover, Link, LinkCounters};
 use batch::{Batch, Device};
 use handover::Sharing;
 use pool::Pool;
@@ -253,7 +252,7 @@ fn passing(e: &io::Error) -> bool {
 impl Link for TunLink {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
         let wire = [self.device.as_fd()];
-        self.sharing.neighbours.register(poller, &wire)
+        self.sharing.neighbours.register(poller, FIRST_KEY, &wire)
     }
 
     fn receive(

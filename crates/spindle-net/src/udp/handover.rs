@@ -331,7 +331,7 @@ mod tests {
         let (mut first, mut second) = (Sharing::default(), Sharing::default());
         let poller = std::sync::Arc::new(polling::Poller::new().unwrap());
         for one in [&mut first, &mut second] {
-            one.neighbours.register(&poller, &[]).unwrap();
+            one.neighbours.register(&poller, 16, &[]).unwrap();
         }
         let before = Predecessor::new(ours, Vec::new());
         first.neighbours.begin(&[], before).unwrap();

@@ -17,8 +17,8 @@ use super::path::BURST;
 use super::socket::{Buffers, PathFailure, Socket};
 use super::{UdpCounters, clamp_mss, is_scattered, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
-use crate::handover::{Channel, Handover, Predecessor, Receiver, opens_connection};
-use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+use crate::handover::{Channel, Predecessor, opens_connection};
+use crate::link::{Arrival, FIRST_KEY, Handover, Link, LinkCounters, PacketSink};
 
 /// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes spell "Udp". A peer's
 /// address continues with 32 bits that stand for its source (a keyed hash of its outer IPv4 address or IPv6
@@ -543,7 +543,7 @@ impl Handover for UdpServer {
         self.sharing.neighbours.has_predecessor()
     }
 
-    fn settle(&mut self, now: Instant, stack: &mut dyn Receiver) {
+    fn settle(&mut self, now: Instant, stack: &mut dyn PacketSink) {
         for stray in std::mem::take(&mut self.sharing.strays) {
             let own = self.ids.peek(stray.id).is_some() || stack.expects(&stray.packet);
             if own || self.sharing.neighbours.predecessor().is_none() {
@@ -564,7 +564,7 @@ impl Handover for UdpServer {
 impl Link for UdpServer {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
         let wire = handover::wire(&self.sockets);
-        self.sharing.neighbours.register(poller, &wire)
+        self.sharing.neighbours.register(poller, FIRST_KEY, &wire)
     }
 
     fn receive(

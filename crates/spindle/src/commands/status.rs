@@ -260,6 +260,7 @@ mod tests {
             kind: "gateway".into(),
             transport: "fuso".into(),
             pid: 1,
+            stage: None,
             uptime_s: 2.0,
             listen: vec!["10.9.0.1:80".into()],
             to: "127.0.0.1:80".into(),

@@ -233,14 +233,14 @@ fn gateway_that_fails_at_its_start_leaves_the_old_one_as_it_was() {
             || works(port)
     );
     // Processes that ask and are killed before they are ready, and afterwards.
-    for _ in 0..20 {
+    for n in 0..20 {
         let mut command = gateways.command("--take-over");
         command
             .arg("--control")
             .arg(gateways.control())
             .stderr(Stdio::null());
         let mut killed = command.spawn().expect("a gateway");
-        std::thread::sleep(Duration::from_millis(rand()));
+        std::thread::sleep(Duration::from_millis(n * 3));
         killed.kill().expect("it runs");
         killed.wait().expect("it has ended");
         assert!(talks(&mut stream), "{}", old.log());
@@ -252,12 +252,6 @@ fn gateway_that_fails_at_its_start_leaves_the_old_one_as_it_was() {
     assert_eq!(open(&old), 1, "{}", old.log());
     drop(stream);
     assert_eq!(old.end(), Some(0), "{}", old.log());
-}
-
-/// Up to 60 ms.
-fn rand() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    u64::from(now.expect("a clock").subsec_nanos() / 1000 % 60)
 }
 
 #[test]
@@ -423,7 +417,7 @@ fn another_user_may_not_take_over() {
 }
 
 #[test]
-fn sigusr2_starts_the_program_again_and_the_service_manager_is_told() {
+fn sigusr2_starts_the_program_again_and_notifies_the_service_manager() {
     use std::os::unix::net::UnixDatagram;
     let outer = free();
     let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
@@ -457,9 +451,7 @@ fn sigusr2_starts_the_program_again_and_the_service_manager_is_told() {
     assert_eq!(status_at(&gateways.control())["pid"], pid);
     assert!(talks(&mut stream) && works(port));
     drop(stream);
-    wait_for("the old one has ended", || {
-        !gateways.drained(&old).exists()
-    });
+    wait_for("the old one has ended", || !gateways.drained(&old).exists());
     started.terminate();
     assert!(heard().starts_with("STOPPING=1"));
     wait_for("its socket is removed", || !gateways.control().exists());
@@ -482,24 +474,33 @@ impl Drop for Started {
     }
 }
 
+/// Starts a gateway over TUN.
+fn start_tun(control: &Path, flags: &str, more: &str) -> Running {
+    let mut command = Command::new(program());
+    command.args(["gateway", "--tun", "spin0", "--to", "127.0.0.1:9000"]);
+    command.args(flags.split_whitespace());
+    command.args(more.split_whitespace());
+    Running::start_at(command, control)
+}
+
 /// Kernel clients, with MPTCP and TCP, of a gateway over TUN.
 fn over_tun(hosts: &Hosts, listen: &str, to: SocketAddr, from: [IpAddr; 2]) {
     serve("127.0.0.1:9000".parse().expect("an address"), false);
     let directory = tempfile::tempdir().expect("a directory");
     let control = directory.path().join("spin0.sock");
-    let start = |more: &str| {
-        let mut command = Command::new(program());
-        command.args(["gateway", "--tun", "spin0", "--to", "127.0.0.1:9000"]);
-        command.args(listen.split_whitespace()).args(more.split_whitespace());
-        Running::start_at(command, &control)
-    };
+    let start = |more: &str| start_tun(&control, listen, more);
     let mut old = start("");
     // Transfers that go on during all restarts, whose pace is that of the slow path.
     let long = |down: bool, multipath: bool| {
         let stream = hosts.at_client(|| kernel::connect(from[0], to, multipath));
         std::thread::spawn(move || transfer(&stream, down, 12_000_000))
     };
-    let transfers = [long(true, true), long(false, true), long(true, false), long(false, false)];
+    let transfers = [
+        long(true, true),
+        long(false, true),
+        long(true, false),
+        long(false, false),
+    ];
     wait_for("the transfers have begun", || open(&old) == 4);
     let stop = AtomicBool::new(false);
     let mut former = Vec::new();
@@ -532,11 +533,15 @@ fn over_tun(hosts: &Hosts, listen: &str, to: SocketAddr, from: [IpAddr; 2]) {
         let joined = || {
             let list = status_at(&drained_at(&control, &former[0]))["connections"].clone();
             let subflows = |c: &serde_json::Value| c["subflows"].as_array().map_or(0, Vec::len);
-            list.as_array().is_some_and(|l| l.iter().any(|c| subflows(c) == 2))
+            list.as_array()
+                .is_some_and(|l| l.iter().any(|c| subflows(c) == 2))
         };
         wait_for("a path joins", joined);
         drop(stopping);
-        workers.into_iter().map(|w| w.join().expect("a worker")).sum()
+        workers
+            .into_iter()
+            .map(|w| w.join().expect("a worker"))
+            .sum()
     });
     assert!(done > 0);
     for t in transfers {
@@ -566,13 +571,19 @@ fn restarts_over_tun_refuse_no_connection_and_cut_no_transfer() {
         hosts.limit("20mbit");
         let to = "10.9.0.1:8080".parse().expect("an address");
         let listen = "--listen 10.9.0.1:8080 --listen [fd09::1]:8080";
-        over_tun(hosts, listen, to, [on_path(false, 1, 2), on_path(false, 2, 2)]);
+        over_tun(
+            hosts,
+            listen,
+            to,
+            [on_path(false, 1, 2), on_path(false, 2, 2)],
+        );
     });
 }
 
 #[test]
 fn restarts_with_dnat_keep_the_rules_and_a_killed_successor_does_not_remove_them() {
-    let test = "restarts::restarts_with_dnat_keep_the_rules_and_a_killed_successor_does_not_remove_them";
+    let test =
+        "restarts::restarts_with_dnat_keep_the_rules_and_a_killed_successor_does_not_remove_them";
     within(test, 120, |hosts| {
         if !have(test, "nft") {
             return;
@@ -580,13 +591,8 @@ fn restarts_with_dnat_keep_the_rules_and_a_killed_successor_does_not_remove_them
         serve("127.0.0.1:9000".parse().expect("an address"), false);
         let directory = tempfile::tempdir().expect("a directory");
         let control = directory.path().join("spin0.sock");
-        let start = |more: &str| {
-            let mut command = Command::new(program());
-            command.args(["gateway", "--tun", "spin0", "--to", "127.0.0.1:9000", "--dnat"]);
-            command.args(["--listen", "10.1.1.1:8080"]);
-            command.args(more.split_whitespace());
-            Running::start_at(command, &control)
-        };
+        let flags = "--dnat --listen 10.1.1.1:8080";
+        let start = |more: &str| start_tun(&control, flags, more);
         let mut old = start("");
         let to = "10.1.1.1:8080".parse().expect("an address");
         let connect = || hosts.at_client(|| kernel::connect(on_path(false, 1, 2), to, true));
