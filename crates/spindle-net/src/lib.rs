@@ -57,7 +57,8 @@
 //!    how many of the host's resources they use.
 //! 7. [`setup`] creates the TUN device with its routes and rules, and undoes this.
 //! 8. [`uplinks`] follows the addresses of a client's host while they come and go.
-//! 9. [`metrics`] and [`status`] report what the data path does. They only read.
+//! 9. [`handover`] has the steps in which a link's wire goes to another process, and [`takeover`] how two gateways do them.
+//! 10. [`metrics`] and [`status`] report what the data path does. They only read.
 
 mod client;
 #[cfg(feature = "services")]

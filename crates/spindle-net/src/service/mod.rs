@@ -28,6 +28,8 @@ use crate::socket::Network;
 const REST: Duration = Duration::from_millis(50);
 /// How often a draining service checks whether its last bytes were acknowledged.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often a service that was handed over checks whether it has anything left to do.
+const IDLE_LOOK: Duration = Duration::from_millis(100);
 
 /// The stage of a service's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -208,7 +210,7 @@ where
 async fn nothing_left(network: &Network, lifecycle: &Lifecycle) {
     lifecycle.reached(Stage::HandedOver).await;
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(IDLE_LOOK).await;
         let ended = async { network.hand_over(Step::End).await.map_or(true, |o| o.ended) };
         if lifecycle.stage() >= Stage::HandedOver && ended.await {
             return;

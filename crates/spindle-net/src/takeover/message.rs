@@ -124,8 +124,8 @@ mod tests {
         let (a, b) = UnixStream::pair().unwrap();
         let (mut inside, outside) = std::os::unix::net::UnixStream::pair().unwrap();
         let text = "x".repeat(1 << 20);
-        let (sent, received) =
-            tokio::join!(send(&a, &text, &[outside.as_fd()]), receive::<String>(&b));
+        let with = [outside.as_fd()];
+        let (sent, received) = tokio::join!(send(&a, &text, &with), receive::<String>(&b));
         sent.unwrap();
         let (message, mut descriptors) = received.unwrap();
         assert_eq!(message, text);

@@ -417,6 +417,43 @@ fn another_user_may_not_take_over() {
 }
 
 #[test]
+fn request_of_another_version_or_that_is_none_is_refused() {
+    use std::os::unix::net::UnixStream;
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let mut old = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    let ask = |text: &str| {
+        let path = gateways.directory.path().join("gw.sock.handover");
+        let mut stream = UnixStream::connect(path).expect("the gateway");
+        let len = (text.len() as u32).to_be_bytes();
+        stream
+            .write_all(&[&len, text.as_bytes()].concat())
+            .expect("room");
+        let mut answer = Vec::new();
+        // Closing may lose the rest, after the answer.
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    for (text, why) in [
+        (
+            r#"{"take-over":{"version":2}}"#,
+            "version 1 of the handover",
+        ),
+        (r#""ready""#, "want a request"),
+        ("{", "cannot be read"),
+    ] {
+        let answer = ask(text);
+        assert!(
+            answer.contains("refused") && answer.contains(why),
+            "{answer}"
+        );
+    }
+    assert!(works(port), "{}", old.log());
+    assert_eq!(old.end(), Some(0), "{}", old.log());
+}
+
+#[test]
 fn sigusr2_starts_the_program_again_and_notifies_the_service_manager() {
     use std::os::unix::net::UnixDatagram;
     let outer = free();
