@@ -1,16 +1,25 @@
 //! A gateway takes over from a running gateway, which drains, without refusing a connection meanwhile.
 //!
-//! The new process asks the old one through a socket next to the old one's control socket ([`socket_of`]). It gets
-//! duplicates of the descriptors ([`Request::TakeOver`], [`Answer::Offer`]), starts with them without reading them, and says
-//! that it is ready ([`Request::Ready`]). Only then does the old process stop reading ([`Answer::Yours`]). The new one
-//! reads, takes the name of the control socket, and confirms ([`Request::Begun`]). Whatever fails before that, the old process
-//! goes on as before. The connection between the two stays open until one of them ends:
+//! The new process asks the old one through a socket next to the old one's control socket ([`socket_of`]). The messages are:
+//!
+//! | message | from | meaning |
+//! |---|---|---|
+//! | take over | new | the new process wants the descriptors |
+//! | offer | old | duplicates of the descriptors; the old process reads on |
+//! | ready | new | the new process has started, without reading |
+//! | yours | old | the old process reads no more |
+//! | begun | new | the new process reads, and has the name of the control socket |
+//!
+//! Whatever fails before the last message, the old process goes on as before. The connection between the two stays open
+//! until one of them ends:
 //!
 //! - If the old process ends, since its last connection has, the new one handles everything.
-//! - If the new process ends without [`Request::Stop`], it has crashed, and the old process reads the wire again.
-//! - [`Request::Stop`] passes on that the service is to stop: the old process then drains within its limit of time.
+//! - If the new process ends without a message that the service stops, it has crashed, and the old process reads the
+//!   wire again.
+//! - After a message that the service stops, the old process drains within its limit of time.
 //!
-//! Only a process of the same user or of root may ask.
+//! Only a process of the same user or of root may ask. The control socket itself cannot be used, because a gateway answers
+//! there with its status before it has read anything.
 
 mod message;
 mod old;
@@ -20,6 +29,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 
@@ -128,6 +138,13 @@ impl Offered {
     }
 
     async fn ask_through(stream: UnixStream) -> Result<Self, NetError> {
+        let peer = stream.peer_cred();
+        let uid = Uid::from_raw(peer.map_err(NetError::system("the peer is unknown"))?.uid());
+        let own = Uid::effective();
+        // Another user's process could keep the sockets and read what clients send.
+        if uid != own && !uid.is_root() && !own.is_root() {
+            return Err(failed(format!("it runs as user {uid}; want user {own}")));
+        }
         send(&stream, &Request::TakeOver { version: VERSION }, &[]).await?;
         match in_time(receive(&stream)).await? {
             (
