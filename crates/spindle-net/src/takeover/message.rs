@@ -20,6 +20,8 @@ use crate::error::NetError;
 const DESCRIPTORS: usize = 253;
 /// Most bytes of a message: the ends of some hundred thousand half-open connections.
 const LONGEST: usize = 32 << 20;
+/// Bytes of the length before a message.
+const HEAD: usize = 4;
 /// Bytes that are read at once.
 const PIECE: usize = 65_536;
 
@@ -63,43 +65,50 @@ fn once(to: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io:
     )?)
 }
 
-/// Receives a message and its descriptors. A message must not follow before it is answered.
+/// Receives a message and its descriptors. Bytes of the next message are left where they are.
 pub(super) async fn receive<T: DeserializeOwned>(
     stream: &UnixStream,
 ) -> Result<(T, Vec<OwnedFd>), NetError> {
-    let (mut bytes, mut descriptors) = (Vec::new(), Vec::new());
-    loop {
-        let more = || more(stream.as_fd(), &mut bytes, &mut descriptors);
-        let n = stream.async_io(Interest::READABLE, more).await;
-        match n {
+    let mut descriptors = Vec::new();
+    let head = exactly(stream, HEAD, &mut descriptors).await?;
+    let len = head.iter().fold(0, |n, byte| n << 8 | usize::from(*byte));
+    if len > LONGEST {
+        return Err(failed("its message is not one of this version"));
+    }
+    let body = exactly(stream, len, &mut descriptors).await?;
+    let message = serde_json::from_slice(&body);
+    let message = message.map_err(|e| failed(format!("its message cannot be read: {e}")))?;
+    Ok((message, descriptors))
+}
+
+/// Receives this many bytes, and the descriptors that come with them.
+async fn exactly(
+    stream: &UnixStream,
+    len: usize,
+    descriptors: &mut Vec<OwnedFd>,
+) -> Result<Vec<u8>, NetError> {
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let most = len - bytes.len();
+        let more = || more(stream.as_fd(), most, &mut bytes, descriptors);
+        match stream.async_io(Interest::READABLE, more).await {
             Ok(0) => return Err(failed("it has closed the connection")),
             Ok(_) => {}
             Err(e) => return Err(failed(e.to_string())),
         }
-        let Some((len, body)) = bytes.split_first_chunk() else {
-            continue;
-        };
-        let len = u32::from_be_bytes(*len) as usize;
-        if len > LONGEST || body.len() > len {
-            return Err(failed("its message is not one of this version"));
-        }
-        if body.len() == len {
-            let message = serde_json::from_slice(body);
-            let message =
-                message.map_err(|e| failed(format!("its message cannot be read: {e}")))?;
-            return Ok((message, descriptors));
-        }
     }
+    Ok(bytes)
 }
 
 fn more(
     from: BorrowedFd<'_>,
+    most: usize,
     bytes: &mut Vec<u8>,
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; most.min(PIECE)];
     let mut slices = [IoSliceMut::new(&mut piece)];
     let n = recvmsg(from, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
     for message in control.drain() {
@@ -138,6 +147,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn messages_that_were_sent_at_once_are_received_one_by_one() {
+        let (a, b) = UnixStream::pair().unwrap();
+        for text in ["one", "two", "three"] {
+            send(&a, &text, &[]).await.unwrap();
+        }
+        for text in ["one", "two", "three"] {
+            assert_eq!(receive::<String>(&b).await.unwrap().0, text);
+        }
+    }
+
+    #[tokio::test]
     async fn message_of_another_kind_or_length_is_an_error() {
         let (a, b) = UnixStream::pair().unwrap();
         send(&a, &7, &[]).await.unwrap();
@@ -145,6 +165,8 @@ mod tests {
         assert!(error.contains("cannot be read"), "{error}");
         a.try_write(&[0xff; 8]).unwrap();
         assert!(receive::<String>(&b).await.is_err());
+        let (a, b) = UnixStream::pair().unwrap();
+        a.try_write(&[0, 0, 0, 8, b'"']).unwrap();
         drop(a);
         let error = receive::<String>(&b).await.unwrap_err().to_string();
         assert!(error.contains("closed"), "{error}");
