@@ -332,10 +332,11 @@ fn sigterm_stops_all_gateways_and_open_connections_finish_within_the_limit() {
     let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
     let mut first = gateways.start("");
     let (_connect, port) = connect(outer, "");
-    let mut streams = [join(port), join(port)];
+    let mut streams = vec![join(port)];
     assert!(talks(&mut streams[0]));
     let mut second = gateways.start("--take-over");
     handed_over(&first);
+    streams.push(join(port));
     assert!(talks(&mut streams[1]));
     let mut third = gateways.start("--take-over");
     handed_over(&second);
@@ -374,6 +375,29 @@ fn second_sigterm_resets_connections_of_all_gateways() {
     assert_eq!(old.wait(), Some(1), "{}", old.log());
     assert!(!talks(&mut stream));
     assert_eq!(new.wait(), Some(0), "{}", new.log());
+}
+
+#[test]
+fn killed_gateway_between_two_others_cuts_only_the_connections_behind_it() {
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    let mut first = gateways.start("");
+    let (_connect, port) = connect(outer, "");
+    let mut oldest = join(port);
+    assert!(talks(&mut oldest));
+    let second = gateways.start("--take-over");
+    handed_over(&first);
+    let mut third = gateways.start("--take-over");
+    handed_over(&second);
+    let mut newest = join(port);
+    assert!(talks(&mut oldest) && talks(&mut newest));
+    drop(second);
+    assert_eq!(first.wait(), Some(1), "{}", first.log());
+    assert!(first.log().contains("cut off"), "{}", first.log());
+    assert!(!talks(&mut oldest));
+    assert!(talks(&mut newest) && works(port), "{}", third.log());
+    drop(newest);
+    assert_eq!(third.end(), Some(0), "{}", third.log());
 }
 
 #[test]
