@@ -53,6 +53,9 @@ pub enum NetError {
     /// No address of the targets answered within the time that the caller allows.
     #[error("connection to {0}: no answer in time")]
     TimedOut(Targets),
+    /// The wire of another process cannot be taken over.
+    #[error("cannot take over from the running process: {0}")]
+    Handover(String),
     /// The directory of control sockets is not safe to use.
     #[error(
         "{}: the directory of control sockets {problem}; want a directory of this user's with mode 0700: \
@@ -116,6 +119,7 @@ impl NetError {
             Self::Target(_) | Self::Transport(_) => io::ErrorKind::InvalidInput,
             Self::Families { .. } => io::ErrorKind::InvalidInput,
             Self::ControlPath { .. } => io::ErrorKind::AlreadyExists,
+            Self::Handover(_) => io::ErrorKind::InvalidInput,
             Self::ControlDirectory { .. } => io::ErrorKind::PermissionDenied,
             Self::System { source, .. } => source.kind(),
         }

@@ -58,7 +58,8 @@
 //! 7. [`setup`] creates the TUN device with its routes and rules, and undoes this. It also has the rules that redirect
 //!    programs, and the network of a single program, whose sockets are passed as [`descriptors`].
 //! 8. [`uplinks`] follows the addresses of a client's host while they come and go.
-//! 9. [`metrics`] and [`status`] report what the data path does. They only read.
+//! 9. [`handover`] has the steps in which a link's wire goes to another process, and [`takeover`] how two gateways do them.
+//! 10. [`metrics`] and [`status`] report what the data path does. They only read.
 
 #[cfg(feature = "services")]
 pub mod backends;
@@ -75,6 +76,7 @@ mod file_limit;
 pub mod forward;
 #[cfg(feature = "services")]
 pub mod gateway;
+pub mod handover;
 #[cfg(feature = "services")]
 mod handshake;
 pub mod limits;
@@ -104,6 +106,8 @@ mod socket;
 pub mod socks;
 #[cfg(feature = "services")]
 pub mod status;
+#[cfg(feature = "services")]
+pub mod takeover;
 mod target;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -122,7 +126,10 @@ pub use client::{Client, ClientBuilder};
 pub use dial::Sources;
 pub use error::NetError;
 pub use file_limit::raise_file_limit;
-pub use link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link, LinkCounters, LocalPath, PathMtu};
+pub use link::{
+    Arrival, FIRST_KEY, Handover, IcmpError, IcmpReport, Link, LinkCounters, LocalPath, PacketSink,
+    PathMtu,
+};
 pub use randomness::random_bytes;
 pub use socket::{
     ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,

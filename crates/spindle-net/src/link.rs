@@ -1,12 +1,14 @@
 //! [`Link`]: what carries packets between the core and a wire.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use polling::Poller;
 use spindle_mptcp::PathError;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Packet, SeqNumber};
 
+use crate::handover::{Channel, Predecessor};
 use crate::udp::UdpCounters;
 
 /// Keys of a link's sources in the poller begin here; smaller ones belong to the data path.
@@ -166,6 +168,11 @@ pub trait Link: Send {
         0
     }
 
+    /// The link, if its wire can be handed over to another process.
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        None
+    }
+
     /// Totals since the start.
     fn counters(&self) -> LinkCounters;
 
@@ -173,6 +180,52 @@ pub trait Link: Send {
     fn udp(&self) -> Option<UdpCounters> {
         None
     }
+}
+
+/// A link whose wire can be handed over. All calls come from the thread of the data path.
+pub trait Handover {
+    /// Duplicates the descriptors of the wire.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn offer(&self) -> io::Result<Vec<OwnedFd>>;
+
+    /// Stops reading the wire. From now on, packets come from `successor`.
+    ///
+    /// # Errors
+    /// The system's error. The link reads on.
+    fn leave(&mut self, successor: Channel) -> io::Result<()>;
+
+    /// Closes the channel to the successor. Reads the wire, if it does not do so.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn resume(&mut self) -> io::Result<()>;
+
+    /// Begins to read the wire of a predecessor.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn begin(&mut self, predecessor: Predecessor) -> io::Result<()>;
+
+    /// Closes the channel to the successor, so that the successor handles everything.
+    fn close(&mut self);
+
+    /// Whether there is a predecessor that has not ended.
+    fn has_predecessor(&mut self) -> bool;
+
+    /// Handles packets that arrived and may belong to the predecessor. It gives those that the stack expects to the
+    /// stack, and passes the others on.
+    fn settle(&mut self, now: Instant, stack: &mut dyn PacketSink);
+}
+
+/// The stack, as [`Handover::settle`] sees it.
+pub trait PacketSink {
+    /// Whether the stack expects the packet ([`spindle_mptcp::Stack::expects`]).
+    fn expects(&self, packet: &Packet) -> bool;
+
+    /// Reports to the stack what has arrived.
+    fn take(&mut self, arrival: Arrival);
 }
 
 /// Packets and bytes that passed a link.

@@ -7,6 +7,7 @@ mod account;
 mod cookie;
 mod counters;
 mod event;
+mod handover;
 mod hashes;
 mod local_addresses;
 mod message;

@@ -216,6 +216,9 @@ impl Driver {
             Command::Turn(answer) => {
                 let _ = answer.send(());
             }
+            Command::HandOver(step, answer) => {
+                let _ = answer.send(self.hand_over(step));
+            }
             Command::Release => self.released = true,
             Command::Shutdown(answer) => {
                 self.abort_all();

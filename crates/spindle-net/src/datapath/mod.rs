@@ -9,6 +9,7 @@
 //! turn: there is one timer for each connection, and events result from what the turn has taken.
 
 mod connections;
+mod handover;
 pub(crate) mod held;
 pub(crate) mod message;
 pub(crate) mod pipe;
@@ -147,6 +148,7 @@ impl Driver {
             self.wait(&mut events, busy)?;
             let begin = std::time::Instant::now();
             busy = self.receive(&events)?;
+            self.settle();
             self.commands();
             self.account();
             busy |= self.survey();

@@ -1,6 +1,7 @@
 //! The queue from the async side to the data-path thread: commands, and connections that request attention.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use super::held::HeldMemory;
 use super::pipe::{OwnedPipe, Pipe};
 use super::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 use crate::error::NetError;
+use crate::handover::{Outcome, Step};
 use crate::link::LocalPath;
 
 /// Where the data path puts accepted connections.
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Counters(oneshot::Sender<NetworkCounters>),
     /// Only an answer, which shows that the data path still turns.
     Turn(oneshot::Sender<()>),
+    /// A step of a handover.
+    HandOver(Step, oneshot::Sender<io::Result<Outcome>>),
     /// End once all connections have ended.
     Release,
     /// Abort the remaining connections and end.

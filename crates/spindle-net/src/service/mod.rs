@@ -17,24 +17,30 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use huge_pages::disable_huge_pages;
-pub use notify::Notifier;
+pub use notify::{Notifier, WATCHDOG_PROCESS};
 pub use process::{detach, process_handle, wait_for_process};
-pub use signals::{Signal, Signals};
+pub use signals::{Signal, Signals, Stopper};
 pub use watchdog::watch;
 
 use crate::error::NetError;
+use crate::handover::Step;
 use crate::socket::Network;
 
 /// Pause after an accept call that failed (no file descriptors).
 const REST: Duration = Duration::from_millis(50);
 /// How often a draining service checks whether its last bytes were acknowledged.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often a service that was handed over checks whether it has anything left to do.
+const IDLE_LOOK: Duration = Duration::from_millis(100);
 
 /// The stage of a service's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The service accepts connections.
     Running,
+    /// Another process accepts new connections. The service finishes its own, without a limit of time, and accepts
+    /// those that clients had begun to open before.
+    HandedOver,
     /// The service accepts no connections and finishes the open ones.
     Draining,
     /// Open connections are reset.
@@ -71,10 +77,26 @@ impl Lifecycle {
         self.to(Stage::Aborting);
     }
 
+    /// Another process accepts new connections from now on.
+    pub fn hand_over(&self) {
+        self.to(Stage::HandedOver);
+    }
+
+    /// The other process no longer exists: the service accepts connections again, unless it was stopped.
+    pub fn take_back(&self) {
+        self.stage.send_if_modified(|s| {
+            let handed_over = *s == Stage::HandedOver;
+            if handed_over {
+                *s = Stage::Running;
+            }
+            handed_over
+        });
+    }
+
     /// Goes one stage further, as each signal to stop does.
     pub fn advance(&self) {
         match self.stage() {
-            Stage::Running => self.drain(),
+            Stage::Running | Stage::HandedOver => self.drain(),
             Stage::Draining | Stage::Aborting => self.abort(),
         }
     }
@@ -85,6 +107,20 @@ impl Lifecycle {
             *s = stage.max(*s);
             later
         });
+    }
+
+    /// Waits until the service accepts connections.
+    pub async fn running(&self) {
+        let mut watch = self.stage.subscribe();
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = watch.wait_for(|s| *s == Stage::Running).await;
+    }
+
+    /// Waits until another process accepts new connections. Stays pending if the service stops otherwise.
+    pub async fn handed_over(&self) {
+        let mut watch = self.stage.subscribe();
+        // The sender is in `self`, so the wait cannot fail.
+        let _ = watch.wait_for(|s| *s == Stage::HandedOver).await;
     }
 
     /// Waits until this stage or a later one is reached.
@@ -129,6 +165,7 @@ where
             biased;
             () = lifecycle.reached(Stage::Draining) => break,
             Some(done) = tasks.join_next(), if !tasks.is_empty() => summary.ended(done),
+            () = nothing_left(network, lifecycle), if tasks.is_empty() => break,
             accepted = poll_fn(&mut accept) => match accepted {
                 Ok(connection) if tasks.len() >= limit => refuse(connection),
                 Ok(connection) => {
@@ -169,6 +206,18 @@ where
         summary.ended(done);
     }
     Ok(summary)
+}
+
+/// Waits until another process has taken over and this one has nothing left to do.
+async fn nothing_left(network: &Network, lifecycle: &Lifecycle) {
+    lifecycle.reached(Stage::HandedOver).await;
+    loop {
+        tokio::time::sleep(IDLE_LOOK).await;
+        let ended = async { network.hand_over(Step::End).await.map_or(true, |o| o.ended) };
+        if lifecycle.stage() >= Stage::HandedOver && ended.await {
+            return;
+        }
+    }
 }
 
 /// Number of connections whose peers have not acknowledged all data sent to them, whether or not their relays

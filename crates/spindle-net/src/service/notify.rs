@@ -14,6 +14,10 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 /// to: see sd_watchdog_enabled(3).
 const WATCHDOG: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 
+/// The variable that restricts the manager's time limit to one process. A process that this one starts to take over does not
+/// get it.
+pub const WATCHDOG_PROCESS: &str = WATCHDOG[1];
+
 /// Reports the state of this process to the service manager, if there is one that requested it.
 #[derive(Debug, Default)]
 pub struct Notifier {
@@ -76,6 +80,12 @@ impl Notifier {
         self.tell(format_args!("READY=1"));
     }
 
+    /// Reports that another process, which this one has started or which runs in the same control group, is the main
+    /// process of the service from now on.
+    pub fn replaced_by(&self, pid: u32) {
+        self.tell(format_args!("MAINPID={pid}"));
+    }
+
     /// Reports that the process stops, and may take this long.
     pub fn stopping(&self, patience: Duration) {
         let micros = patience.as_micros();
@@ -130,6 +140,8 @@ mod tests {
             assert_eq!(heard(&manager), "READY=1");
             notifier.alive();
             assert_eq!(heard(&manager), "WATCHDOG=1");
+            notifier.replaced_by(7);
+            assert_eq!(heard(&manager), "MAINPID=7");
             notifier.stopping(Duration::from_secs(30));
             assert_eq!(heard(&manager), "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000");
         }

@@ -5,6 +5,7 @@
 //! would answer their segments with RST.
 
 mod command;
+mod handover;
 mod isolate;
 mod nat;
 mod redirect;
@@ -14,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use command::ip;
+pub use handover::{Ownership, SetupState, Share, adopt};
 pub use isolate::{IsolateError, Isolated, isolate};
 pub(crate) use redirect::Listening;
 pub use redirect::{IpNet, RedirectError, RedirectOptions, Redirected, Redirection};
@@ -155,6 +157,9 @@ pub struct SetupGuard {
     reserved: Vec<Socket>,
     /// Files of /proc/sys and their previous contents.
     switches: Vec<(PathBuf, String)>,
+    /// Whether this process undoes it.
+    ownership: Ownership,
+    state: SetupState,
 }
 
 /// Opens the device and sets everything up. If an earlier run with the same device name ended without undoing
@@ -175,6 +180,8 @@ pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError
         table: None,
         reserved,
         switches: Vec::new(),
+        ownership: Ownership::new(true),
+        state: SetupState::of(options),
     };
     ip(&format!("link set dev {name} up"))?;
     for addr in &options.addresses {
@@ -330,8 +337,11 @@ impl SetupGuard {
         Ok(())
     }
 
-    /// Undoes everything. Dropping the guard does this, too.
+    /// Undoes everything, unless another process does. Dropping the guard does this, too.
     pub fn undo(&mut self) {
+        if !self.ownership.owns() {
+            return;
+        }
         if let Some(name) = self.table.take() {
             nat::remove(&name);
         }

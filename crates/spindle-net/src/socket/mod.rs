@@ -25,6 +25,7 @@ use crate::datapath::queue::{Command, Queue};
 pub use crate::datapath::status::{ConnectionStatus, ListenOptions, NetworkCounters};
 pub use crate::datapath::turns::TurnTimes;
 use crate::error::NetError;
+use crate::handover::{Outcome, Step};
 use crate::link::{Link, LocalPath};
 use crate::randomness::random_bytes;
 
@@ -195,6 +196,15 @@ impl Network {
     /// [`NetError::Stopped`].
     pub async fn counters(&self) -> Result<NetworkCounters, NetError> {
         self.ask(Command::Counters).await
+    }
+
+    /// Does a step of a handover of the link's wire to another process, or from it.
+    ///
+    /// # Errors
+    /// [`NetError::System`] if the link does not support it, or with the system's error; [`NetError::Stopped`].
+    pub async fn hand_over(&self, step: Step) -> Result<Outcome, NetError> {
+        let done = self.ask(|answer| Command::HandOver(step, answer)).await?;
+        done.map_err(NetError::system("cannot hand over the wire"))
     }
 
     /// Returns once the data path has handled this request in its loop, which shows that it does not hang.

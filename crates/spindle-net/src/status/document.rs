@@ -19,6 +19,10 @@ pub struct Status {
     pub transport: String,
     /// Process id of the program.
     pub pid: u32,
+    /// "running"; "handed-over" if another process accepts new connections; "draining" if it stops. Older
+    /// programs do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// How long the program has run.
     pub uptime_s: f64,
     /// The addresses that it listens on.

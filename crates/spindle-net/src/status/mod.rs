@@ -4,11 +4,12 @@
 //! program, and no other user may open it.
 
 mod document;
+mod name;
 mod place;
 
 use std::convert::Infallible;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::{Duration, Instant};
@@ -17,9 +18,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 pub use document::{Connection, EndedSubflow, Status, Subflow, Totals, Uplink};
+pub use name::Name;
+pub(crate) use name::{drained, private_listener};
 pub use place::{default_path, directory, sockets};
 
 use crate::observers::{self, Allowance};
+use crate::service::{Lifecycle, Stage};
 use crate::uplinks::Uplinks;
 use crate::{NetError, Network};
 
@@ -52,6 +56,8 @@ pub struct Source {
     pub uplinks: Option<Uplinks>,
     /// When the service started.
     pub since: Instant,
+    /// Its switch.
+    pub lifecycle: Lifecycle,
 }
 
 impl Source {
@@ -70,6 +76,14 @@ impl Source {
             kind: self.kind.to_owned(),
             transport: self.transport.clone(),
             pid: std::process::id(),
+            stage: Some(
+                match self.lifecycle.stage() {
+                    Stage::Running => "running",
+                    Stage::HandedOver => "handed-over",
+                    Stage::Draining | Stage::Aborting => "draining",
+                }
+                .to_owned(),
+            ),
             uptime_s: self.since.elapsed().as_secs_f64(),
             listen: self.listen.clone(),
             to: self.to.clone(),
@@ -81,18 +95,11 @@ impl Source {
     }
 }
 
-/// A control socket. Its file is removed when it is dropped.
+/// A control socket. Its file is removed when it and all copies of its name are dropped.
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
-    path: PathBuf,
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        // An error means that the file no longer exists or may not be removed. Nothing can be done about it.
-        let _ = std::fs::remove_file(&self.path);
-    }
+    name: Arc<Name>,
 }
 
 impl Control {
@@ -116,13 +123,17 @@ impl Control {
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             place::prepare(directory)?;
         }
-        place::vacate(path)?;
-        let listener = place::listener(path).and_then(UnixListener::from_std);
-        let listener = listener.map_err(NetError::system(what("make")))?;
+        let listener = private_listener(path)?;
+        let listener = UnixListener::from_std(listener).map_err(NetError::system(what("make")))?;
         Ok(Self {
             listener,
-            path: path.to_owned(),
+            name: Arc::new(Name::new(path)),
         })
+    }
+
+    /// The name of the socket, which changes when another process takes over.
+    pub fn name(&self) -> Arc<Name> {
+        self.name.clone()
     }
 
     /// Answers readers for as long as it is polled.
@@ -221,6 +232,7 @@ mod tests {
             to: "127.0.0.1:80".into(),
             uplinks: None,
             since: Instant::now(),
+            lifecycle: Lifecycle::default(),
         };
         let serving = tokio::spawn(control.serve(source));
         let status = ask(&path).await.unwrap();

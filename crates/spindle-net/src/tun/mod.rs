@@ -5,23 +5,26 @@
 //! packets.
 
 mod batch;
+mod handover;
 mod icmp;
 mod pool;
 mod vnet;
 
-use std::io::{self, IoSlice};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use polling::{Event, PollMode, Poller};
+use polling::Poller;
 use spindle_units::Instant;
 use spindle_wire::{
     Checksums, ExperimentId, Flags, IpFields, IpHeader, Packet, Payload, Segment, protocol,
 };
-use tun_rs::SyncDevice;
 
 use crate::error::NetError;
-use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+use crate::link::{Arrival, FIRST_KEY, Handover, Link, LinkCounters};
 use batch::{Batch, Device};
+use handover::Sharing;
 use pool::Pool;
 
 /// Most packets read in one call.
@@ -67,7 +70,7 @@ impl TunOptions {
 
 /// A link over a TUN device.
 pub struct TunLink {
-    device: SyncDevice,
+    device: File,
     mtu: u16,
     offloads: bool,
     pool: Pool,
@@ -77,6 +80,7 @@ pub struct TunLink {
     packet: Vec<u8>,
     counters: LinkCounters,
     broken: Option<io::Error>,
+    sharing: Sharing,
 }
 
 impl TunLink {
@@ -102,10 +106,23 @@ impl TunLink {
             .map_err(NetError::system(format!("cannot set {name} non-blocking")))?;
         // The kernel refuses this to root of a user namespace, where its default of 500 has to suffice.
         let _ = device.set_tx_queue_len(QUEUE);
+        // Reads and writes need no more than the descriptor.
+        let descriptor = device.as_fd().try_clone_to_owned();
+        let descriptor = descriptor.map_err(NetError::system(format!("cannot use {name}")))?;
+        Ok(Self::on(options, descriptor, Sharing::default()))
+    }
+
+    /// Takes the device of another process, which [`Step::Offer`](crate::handover::Step::Offer) has returned there. It is
+    /// read from [`Step::Begin`](crate::handover::Step::Begin) on. The options must be those with which it was opened.
+    pub fn from_descriptor(options: &TunOptions, descriptor: OwnedFd) -> Self {
+        Self::on(options, descriptor, Sharing::waiting())
+    }
+
+    fn on(options: &TunOptions, descriptor: OwnedFd, sharing: Sharing) -> Self {
         let pool = Pool::default();
-        Ok(Self {
+        Self {
             buffer: pool.take(),
-            device,
+            device: descriptor.into(),
             mtu: options.mtu,
             offloads: options.offloads,
             pool,
@@ -113,29 +130,46 @@ impl TunLink {
             packet: Vec::new(),
             counters: LinkCounters::default(),
             broken: None,
-        })
+            sharing,
+        }
     }
 
-    /// Processes the packet of `len` bytes in the buffer.
-    fn take(&mut self, len: usize, sink: &mut dyn FnMut(Arrival)) {
-        self.counters.packets_in += 1;
+    /// Processes the packet of `len` bytes that was read from the device.
+    fn take_read(&mut self, len: usize, sink: &mut dyn FnMut(Arrival)) {
         let start = if self.offloads { vnet::LEN } else { 0 };
-        self.counters.bytes_in += len.saturating_sub(start) as u64;
-        match self.read(start, len) {
+        let checksums = match self.buffer.first_chunk() {
+            Some(h) if self.offloads && vnet::checksum_trusted(h) => Checksums::Trust,
+            _ => Checksums::Verify,
+        };
+        self.take((start, len), checksums, sink);
+    }
+
+    /// Processes the packet at these positions in the buffer.
+    fn take(
+        &mut self,
+        (start, end): (usize, usize),
+        checksums: Checksums,
+        sink: &mut dyn FnMut(Arrival),
+    ) {
+        self.counters.packets_in += 1;
+        self.counters.bytes_in += end.saturating_sub(start) as u64;
+        match self.read((start, end), checksums) {
+            Some(Arrival::Packet(packet)) if self.sharing.neighbours.predecessor().is_some() => {
+                self.sharing.strays.push(packet);
+            }
             Some(arrival) => sink(arrival),
             None => self.counters.dropped_in += 1,
         }
     }
 
-    fn read(&mut self, start: usize, len: usize) -> Option<Arrival> {
+    fn read(&mut self, (start, len): (usize, usize), checksums: Checksums) -> Option<Arrival> {
         let packet = self.buffer.get(start..len)?;
-        let checksums = match self.buffer.first_chunk() {
-            Some(h) if self.offloads && vnet::checksum_trusted(h) => Checksums::Trust,
-            _ => Checksums::Verify,
-        };
         let ip = IpHeader::parse(packet, checksums).ok()?;
         if ip.protocol != protocol::TCP {
-            return icmp::read(packet, &ip).map(Arrival::Icmp);
+            let report = icmp::read(packet, &ip)?;
+            // Whose segment it quotes is not known here. Each process believes only a quote of what it has in flight.
+            self.sharing.pass(packet);
+            return Some(Arrival::Icmp(report));
         }
         let (mut segment, payload) = Segment::parse_headers(packet, checksums).ok()?;
         fit(&mut segment, self.mtu);
@@ -174,7 +208,7 @@ fn fit(segment: &mut Segment, mtu: u16) {
 
 /// The device as the destination of packets.
 struct Writer<'a> {
-    device: &'a SyncDevice,
+    device: &'a File,
     counters: &'a mut LinkCounters,
     broken: &'a mut Option<io::Error>,
     extra: usize,
@@ -182,10 +216,7 @@ struct Writer<'a> {
 
 impl Device for Writer<'_> {
     fn write(&mut self, slices: &[IoSlice<'_>], segments: u64) {
-        let written = match slices {
-            [one] => self.device.send(one),
-            many => self.device.send_vectored(many),
-        };
+        let written = self.device.write_vectored(slices);
         match written {
             Ok(n) => {
                 self.counters.packets_out += segments;
@@ -220,21 +251,30 @@ fn passing(e: &io::Error) -> bool {
 
 impl Link for TunLink {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
-        // SAFETY: the source must be deleted from the poller before it is closed. The data path holds both and
-        // drops the link, and the device with it, only when it ends. A closed descriptor leaves the epoll set
-        // by itself.
-        unsafe { poller.add_with_mode(&self.device, Event::readable(FIRST_KEY), PollMode::Level) }
+        let wire = [self.device.as_fd()];
+        self.sharing.neighbours.register(poller, FIRST_KEY, &wire)
     }
 
     fn receive(
         &mut self,
         _now: Instant,
-        _key: usize,
+        key: usize,
         sink: &mut dyn FnMut(Arrival),
     ) -> io::Result<bool> {
+        match key - FIRST_KEY {
+            0 => {}
+            1 => {
+                self.passed_on(sink);
+                return Ok(false);
+            }
+            _ => {
+                self.sharing.neighbours.has_predecessor();
+                return Ok(false);
+            }
+        }
         for _ in 0..READ_BATCH {
-            match self.device.recv(&mut self.buffer) {
-                Ok(len) => self.take(len, sink),
+            match self.device.read(&mut self.buffer) {
+                Ok(len) => self.take_read(len, sink),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if passing(&e) => return Ok(false),
                 Err(e) => return Err(e),
@@ -294,6 +334,10 @@ impl Link for TunLink {
 
     fn held(&self) -> u64 {
         self.pool.held()
+    }
+
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        Some(self)
     }
 
     fn counters(&self) -> LinkCounters {

@@ -6,6 +6,7 @@
 mod bindings;
 mod client;
 mod common;
+mod handover;
 mod ids;
 mod keepalive;
 mod merge;

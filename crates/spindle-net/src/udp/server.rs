@@ -2,20 +2,23 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use polling::{Event, PollMode, Poller};
+use polling::Poller;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet};
 
 use super::common::{Output, Route, Secret, Timers};
+use super::handover::{self, MESSAGES, Passed, Place, Sharing, Stray};
 use super::ids::{AMPLIFICATION, Bounds, Entry, Ids, Source};
 use super::merge::{self, Merge};
 use super::path::BURST;
 use super::socket::{Buffers, PathFailure, Socket};
 use super::{UdpCounters, clamp_mss, is_scattered, mss_for, payload_for, quoted_id};
 use crate::error::NetError;
-use crate::link::{Arrival, FIRST_KEY, Link, LinkCounters};
+use crate::handover::{Channel, Predecessor, opens_connection};
+use crate::link::{Arrival, FIRST_KEY, Handover, Link, LinkCounters, PacketSink};
 
 /// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes spell "Udp". A peer's
 /// address continues with 32 bits that stand for its source (a keyed hash of its outer IPv4 address or IPv6
@@ -76,6 +79,7 @@ pub struct UdpServer {
     timers: Timers,
     out: Output,
     udp: UdpCounters,
+    sharing: Sharing,
 }
 
 /// The virtual address of an id whose first segment arrived from a source.
@@ -99,10 +103,11 @@ pub(crate) fn is_virtual(addr: IpAddr) -> bool {
 }
 
 /// Where a datagram came from, and how long it is.
-struct Origin {
-    socket: usize,
-    way: Route,
-    ecn: Ecn,
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) socket: usize,
+    pub(super) way: Route,
+    pub(super) ecn: Ecn,
     bytes: usize,
 }
 
@@ -116,6 +121,33 @@ impl UdpServer {
             Socket::open(*a, None, None).map_err(NetError::system(format!("UDP on {a}")))
         };
         let sockets = options.bind.iter().map(open).collect::<Result<_, _>>()?;
+        Self::on(options, sockets, Sharing::default())
+    }
+
+    /// Takes the sockets of another server, which [`Step::Offer`](crate::handover::Step::Offer) has returned there. They are
+    /// read from [`Step::Begin`](crate::handover::Step::Begin) on.
+    ///
+    /// # Errors
+    /// [`NetError::System`] if a descriptor is not a UDP socket; [`NetError::Handover`] if they are not bound to
+    /// exactly the addresses of the options.
+    pub fn from_descriptors(
+        options: UdpServerOptions,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Self, NetError> {
+        let what = "cannot use the sockets of the other process";
+        let sockets: io::Result<Vec<_>> = descriptors.into_iter().map(Socket::adopt).collect();
+        let sockets = sockets.map_err(NetError::system(what))?;
+        let bound: io::Result<Vec<_>> = sockets.iter().map(Socket::local_addr).collect();
+        let bound = bound.map_err(NetError::system(what))?;
+        handover::same(&options.bind, &bound)?;
+        Self::on(options, sockets, Sharing::waiting())
+    }
+
+    fn on(
+        options: UdpServerOptions,
+        sockets: Vec<Socket>,
+        sharing: Sharing,
+    ) -> Result<Self, NetError> {
         Ok(Self {
             ids: Ids::new(Bounds {
                 max: options.max_ids,
@@ -132,10 +164,11 @@ impl UdpServer {
             timers: Timers::default(),
             out: Output::default(),
             udp: UdpCounters::default(),
+            sharing,
         })
     }
 
-    /// The addresses of the sockets, in the order of the options.
+    /// The addresses of the sockets, in the order of the options or of the descriptors.
     ///
     /// # Errors
     /// The system's error.
@@ -302,6 +335,12 @@ impl UdpServer {
             self.out.counters.dropped_in += 1;
             return;
         };
+        if self.sharing.neighbours.predecessor().is_some()
+            && self.ids.peek(id).is_none()
+            && self.put_aside((id, kind), datagram, origin)
+        {
+            return;
+        }
         match kind {
             EncapsulationKind::Data(inner) | EncapsulationKind::Coded(inner) => {
                 self.packet(now, (id, inner), (datagram, origin), sink);
@@ -366,38 +405,171 @@ impl UdpServer {
         }
     }
 
-    fn errors(&mut self, now: Instant, socket: usize, sink: &mut dyn FnMut(Arrival)) {
-        let (ids, timers) = (&mut self.ids, &mut self.timers);
-        self.sockets[socket].errors(|e| {
-            let Some((id, entry)) = quoted_id(&e.quoted).and_then(|id| Some((id, ids.get(id)?)))
-            else {
-                return;
-            };
-            let path = &mut entry.path;
-            match e.kind {
-                PathFailure::TooBig(mtu) => {
-                    let size = payload_for(mtu, entry.way.0.is_ipv4()) as u16;
-                    if path.search.too_big(now, size) {
-                        sink(path.report());
-                    }
-                }
-                PathFailure::Path(why) => sink(path.unreachable(why)),
-            }
-            timers.arm(path, id);
+    /// Puts a datagram with an unknown id aside, or passes it on, if the predecessor may know the id. Returns false
+    /// if it belongs to this process.
+    fn put_aside(
+        &mut self,
+        (id, kind): (u64, EncapsulationKind),
+        datagram: &[u8],
+        origin: &Origin,
+    ) -> bool {
+        let (EncapsulationKind::Data(inner) | EncapsulationKind::Coded(inner)) = kind else {
+            self.sharing.pass(Place::from(origin), datagram);
+            return true;
+        };
+        let ends = (self.addr_of(id, origin.way), virtual_addr(0, 0));
+        let ecn = Ecn::decapsulated(inner, origin.ecn);
+        let Some((packet, _)) = ecn.and_then(|ecn| merge::read(ends, ecn, datagram).ok()) else {
+            return false;
+        };
+        if opens_connection(&packet) && !self.sharing.has_answered(id) {
+            return false;
+        }
+        self.sharing.strays.push(Stray {
+            id,
+            inner,
+            packet,
+            datagram: datagram.to_vec(),
+            origin: *origin,
         });
+        true
+    }
+
+    fn errors(&mut self, now: Instant, socket: usize, sink: &mut dyn FnMut(Arrival)) {
+        let mut found = Vec::new();
+        self.sockets[socket].errors(|e| found.push(e));
+        for e in found {
+            self.failed(now, socket, (e.kind, &e.quoted), sink);
+        }
+    }
+
+    /// Handles an ICMP error about a datagram that is quoted.
+    fn failed(
+        &mut self,
+        now: Instant,
+        socket: usize,
+        (kind, quoted): (PathFailure, &[u8]),
+        sink: &mut dyn FnMut(Arrival),
+    ) {
+        let Some(id) = quoted_id(quoted) else { return };
+        let Some(entry) = self.ids.get(id) else {
+            self.sharing.pass_error(socket, kind, quoted);
+            return;
+        };
+        let path = &mut entry.path;
+        match kind {
+            PathFailure::TooBig(mtu) => {
+                let size = payload_for(mtu, entry.way.0.is_ipv4()) as u16;
+                if path.search.too_big(now, size) {
+                    sink(path.report());
+                }
+            }
+            PathFailure::Path(why) => sink(path.unreachable(why)),
+        }
+        self.timers.arm(path, id);
+    }
+
+    /// Handles datagrams of one train, of `size` bytes each.
+    fn train(
+        &mut self,
+        now: Instant,
+        (bytes, size): (&[u8], usize),
+        place: Place,
+        sink: &mut dyn FnMut(Arrival),
+    ) {
+        let mut origin = Origin {
+            socket: place.socket,
+            way: place.way,
+            ecn: place.ecn,
+            bytes: 0,
+        };
+        self.merge.expect = bytes.len();
+        for datagram in bytes.chunks(size.max(1)) {
+            origin.bytes = datagram.len();
+            self.out.counters.packets_in += 1;
+            self.out.counters.bytes_in += datagram.len() as u64;
+            self.datagram(now, (datagram, &origin), sink);
+        }
+    }
+
+    /// Handles what the successor has passed on.
+    fn passed_on(&mut self, now: Instant, sink: &mut dyn FnMut(Arrival)) {
+        let mut buffer = self.sharing.take_buffer();
+        for _ in 0..MESSAGES {
+            match self.sharing.next(&mut buffer) {
+                Some(Passed::Datagrams(place, size, bytes))
+                    if place.socket < self.sockets.len() =>
+                {
+                    self.train(now, (bytes, size), place, sink);
+                }
+                Some(Passed::Error(socket, kind, quoted)) => {
+                    self.failed(now, socket, (kind, quoted), sink);
+                }
+                Some(Passed::Datagrams(..)) => self.out.counters.dropped_in += 1,
+                None => break,
+            }
+        }
+        self.sharing.put_buffer(buffer);
+        self.merge.flush(&mut |p| sink(Arrival::Packet(p)));
+    }
+}
+
+impl Handover for UdpServer {
+    fn offer(&self) -> io::Result<Vec<OwnedFd>> {
+        handover::duplicates(&self.sockets)
+    }
+
+    fn leave(&mut self, successor: Channel) -> io::Result<()> {
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.leave(&wire, successor)
+    }
+
+    fn resume(&mut self) -> io::Result<()> {
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.resume(&wire)
+    }
+
+    fn begin(&mut self, predecessor: Predecessor) -> io::Result<()> {
+        // The predecessor knows a peer by another virtual address, since its keys are others, but by the same id.
+        let answered = predecessor
+            .half_open()
+            .iter()
+            .filter_map(|e| id_of(e.1.addr));
+        self.sharing.set_answered(answered.collect());
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.begin(&wire, predecessor)
+    }
+
+    fn close(&mut self) {
+        self.sharing.neighbours.close();
+    }
+
+    fn has_predecessor(&mut self) -> bool {
+        self.sharing.neighbours.has_predecessor()
+    }
+
+    fn settle(&mut self, now: Instant, stack: &mut dyn PacketSink) {
+        for stray in std::mem::take(&mut self.sharing.strays) {
+            let own = self.ids.peek(stray.id).is_some() || stack.expects(&stray.packet);
+            if own || self.sharing.neighbours.predecessor().is_none() {
+                let datagram = (stray.datagram.as_slice(), &stray.origin);
+                let mut sink = |arrival| stack.take(arrival);
+                self.packet(now, (stray.id, stray.inner), datagram, &mut sink);
+            } else {
+                let place = Place::from(&stray.origin);
+                self.sharing.pass(place, &stray.datagram);
+            }
+        }
+        self.sharing.flush();
+        self.out.counters.dropped_out += self.sharing.neighbours.take_dropped();
+        self.merge.flush(&mut |p| stack.take(Arrival::Packet(p)));
     }
 }
 
 impl Link for UdpServer {
     fn register(&mut self, poller: &Arc<Poller>) -> io::Result<()> {
-        for (i, socket) in self.sockets.iter().enumerate() {
-            let interest = Event::readable(FIRST_KEY + i);
-            // SAFETY: a source must be deleted from the poller before it is closed. The sockets live as long as
-            // the link, which the data path drops only when it ends, together with the poller. A closed
-            // descriptor leaves the epoll set by itself.
-            unsafe { poller.add_with_mode(socket.source(), interest, PollMode::Level)? };
-        }
-        Ok(())
+        let wire = handover::wire(&self.sockets);
+        self.sharing.neighbours.register(poller, FIRST_KEY, &wire)
     }
 
     fn receive(
@@ -409,6 +581,11 @@ impl Link for UdpServer {
         self.out.deliver_reports(sink);
         let at = key - FIRST_KEY;
         let Some(socket) = self.sockets.get(at) else {
+            if at == self.sockets.len() {
+                self.passed_on(now, sink);
+            } else {
+                self.sharing.neighbours.has_predecessor();
+            }
             return Ok(false);
         };
         let Some(n) = socket.receive(&mut self.buffers) else {
@@ -417,19 +594,12 @@ impl Link for UdpServer {
         };
         let buffers = std::mem::replace(&mut self.buffers, Buffers::empty());
         for (bytes, meta) in buffers.messages(n) {
-            let mut origin = Origin {
+            let place = Place {
                 socket: at,
                 way: (meta.addr, meta.dst_ip),
                 ecn: Ecn::from_bits(meta.ecn.map_or(0, |e| e as u8)),
-                bytes: 0,
             };
-            self.merge.expect = bytes.len();
-            for datagram in bytes.chunks(meta.stride.max(1)) {
-                origin.bytes = datagram.len();
-                self.out.counters.packets_in += 1;
-                self.out.counters.bytes_in += datagram.len() as u64;
-                self.datagram(now, (datagram, &origin), sink);
-            }
+            self.train(now, (bytes, meta.stride), place, sink);
         }
         self.buffers = buffers;
         self.merge.flush(&mut |p| sink(Arrival::Packet(p)));
@@ -550,6 +720,10 @@ impl Link for UdpServer {
 
     fn held(&self) -> u64 {
         ID_COST * self.ids.len() as u64
+    }
+
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        Some(self)
     }
 
     fn counters(&self) -> LinkCounters {

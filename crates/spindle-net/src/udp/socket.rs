@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
@@ -132,7 +132,17 @@ impl Socket {
         if let Some(remote) = remote {
             raw.connect(&remote.into())?;
         }
-        let io = UdpSocket::from(raw);
+        Self::of(UdpSocket::from(raw), local.is_ipv4(), remote.is_some())
+    }
+
+    /// A bound socket of another process.
+    pub(super) fn adopt(descriptor: OwnedFd) -> io::Result<Self> {
+        let io = UdpSocket::from(descriptor);
+        let local = io.local_addr()?;
+        Self::of(io, local.is_ipv4(), false)
+    }
+
+    fn of(io: UdpSocket, v4: bool, connected: bool) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
         // The socket also works without these options, with smaller buffers and without ICMP errors.
         if setsockopt(&io, sockopt::RcvBufForce, &SOCKET_BUFFER).is_err() {
@@ -141,7 +151,6 @@ impl Socket {
         if setsockopt(&io, sockopt::SndBufForce, &SOCKET_BUFFER).is_err() {
             let _ = SockRef::from(&io).set_send_buffer_size(SOCKET_BUFFER);
         }
-        let v4 = local.is_ipv4();
         let _ = if v4 {
             setsockopt(&io, sockopt::Ipv4RecvErr, &true)
         } else {
@@ -151,7 +160,7 @@ impl Socket {
             io,
             state,
             v4,
-            connected: remote.is_some(),
+            connected,
         })
     }
 

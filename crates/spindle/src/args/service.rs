@@ -212,6 +212,10 @@ pub(crate) struct Gateway {
     /// Tell the service the client's address (PROXY protocol, version 2)
     #[arg(long)]
     pub(crate) proxy_protocol: bool,
+    /// Take over from the gateway with the same control socket, if one runs: no connection is refused or cut. It ends
+    /// with its last connection
+    #[arg(long)]
+    pub(crate) take_over: bool,
     /// Keys that `spindle keygen` has made: certificate, authority of the clients, revoked clients
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: Option<PathBuf>,

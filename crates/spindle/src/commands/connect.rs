@@ -10,6 +10,7 @@ use spindle_experiment::registry::Registry;
 use spindle_mptcp::Config;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
+use spindle_net::takeover::Offered;
 use spindle_net::tls::{Certificates, ClientTls};
 use spindle_net::udp::UdpClient;
 use spindle_net::{NEXT_PATH_AFTER, Network, Target, Targets};
@@ -145,7 +146,7 @@ impl Connecting {
             ..
         } = self;
         let options = self.options()?;
-        let wire = || match &plan.tun {
+        let wire = |_: &mut Option<Offered>| match &plan.tun {
             Some(tun) => Wire::tun(&paths.setup(tun)),
             None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
         };
@@ -190,6 +191,7 @@ impl Connecting {
         };
         live(
             plan,
+            None,
             plan.limits.stack(paths.of_stack()),
             wire,
             start,

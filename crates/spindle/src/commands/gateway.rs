@@ -11,6 +11,7 @@ use spindle_mptcp::path_manager::Passive;
 use spindle_net::LinkKind;
 use spindle_net::gateway::{Gateway, GatewayOptions};
 use spindle_net::setup::{Dnat, SetupOptions};
+use spindle_net::takeover::Offered;
 use spindle_net::tls::Certificates;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::UdpServer;
@@ -25,6 +26,8 @@ use crate::failure::{Failure, Setting};
 
 /// Most addresses of this host that one gateway may have ([`translated`]).
 const INNER_ADDRESSES: usize = 32;
+/// The kind of the service, as its status names it.
+pub(super) const KIND: &str = "gateway";
 /// What `--listen` accepts.
 const LISTEN: &str = "an address and port for clients, such as 192.0.2.1:443";
 
@@ -54,15 +57,22 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         ..plan.limits.stack(Vec::new())
     };
     let listen: Vec<String> = places.outside.iter().map(SocketAddr::to_string).collect();
-    let wire = || match &plan.tun {
-        Some(tun) => Wire::tun(&places.setup(tun)),
-        None => {
+    let wire = |offered: &mut Option<Offered>| match (&plan.tun, offered) {
+        (Some(tun), None) => Wire::tun(&places.setup(tun)),
+        (Some(tun), Some(offered)) => Wire::adopted(&places.setup(tun), offered),
+        (None, offered) => {
             let link = plan.limits.udp_server(places.outside.clone());
-            Ok(Wire::plain(UdpServer::bind(link)?))
+            let link = match offered {
+                Some(o) => UdpServer::from_descriptors(link, std::mem::take(&mut o.wire)),
+                None => UdpServer::bind(link),
+            };
+            Ok(Wire::plain(link?))
         }
     };
+    let control = plan.control_path(KIND, &listen);
     live(
         &plan,
+        args.take_over.then_some(control.as_path()),
         stack,
         wire,
         async |network, counted| {
@@ -70,7 +80,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
             let gateway = Gateway::bind(&network, options).await?;
             Ok(Running {
                 lifecycle: gateway.lifecycle(),
-                kind: "gateway",
+                kind: KIND,
                 listen,
                 uplinks: None,
                 to,

@@ -9,6 +9,7 @@ mod expiry;
 pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod gateway;
+mod handover;
 pub(crate) mod keygen;
 mod lock;
 mod log;

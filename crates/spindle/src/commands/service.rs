@@ -14,10 +14,11 @@ use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
-    Lifecycle, Notifier, Signal, Signals, Summary, disable_huge_pages, watch,
+    Lifecycle, Notifier, Signal, Signals, Stopper, Summary, disable_huge_pages, watch,
 };
-use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, setup};
+use spindle_net::setup::{SetupError, SetupGuard, SetupOptions, Share, adopt, setup};
 use spindle_net::status::{Control, Source, default_path};
+use spindle_net::takeover::{Offered, Old};
 use spindle_net::tun::TunOptions;
 use spindle_net::uplinks::Uplinks;
 use spindle_net::{
@@ -25,9 +26,11 @@ use spindle_net::{
     wire_config,
 };
 use spindle_units::Bytes;
+use tokio::net::TcpListener;
 
 use super::expiry::ExpiryWatch;
 pub(super) use super::expiry::Reloaded;
+use super::handover::{self, Before};
 use super::log::{self, Limiter};
 use crate::allocator;
 use crate::args::service::{LogFormat, LogLevel, Service};
@@ -195,6 +198,17 @@ impl Plan {
         })
     }
 
+    /// The path of the control socket of a service that listens on these addresses.
+    pub(super) fn control_path(&self, kind: &str, listen: &[String]) -> PathBuf {
+        let port = || {
+            let port = listen.first().and_then(|l| l.rsplit(':').next());
+            format!("{kind}-{}", port.unwrap_or_default())
+        };
+        let name = self.tun.as_ref().map(|t| t.name.clone());
+        let path = || default_path(&name.unwrap_or_else(port));
+        self.control.clone().unwrap_or_else(path)
+    }
+
     /// Whether connections may have several subflows.
     pub(super) fn is_multipath(&self) -> bool {
         self.preset.multipath.is_some()
@@ -333,6 +347,20 @@ impl Wire {
         })
     }
 
+    /// The TUN device of a process that is taken over.
+    pub(super) fn adopted(options: &SetupOptions, offered: &mut Offered) -> Result<Self, Failure> {
+        let device = offered.wire.pop();
+        let (Some(device), Some((state, reserved))) = (device, offered.setup.take()) else {
+            let text = "it has no TUN device; want the same of --tun and --udp".to_owned();
+            return Err(NetError::Handover(text).into());
+        };
+        let (link, guard) = adopt(options, state, device, reserved)?;
+        Ok(Self {
+            link: Box::new(link),
+            guard: Some(guard),
+        })
+    }
+
     /// A link that needs no set-up.
     pub(super) fn plain(link: impl Link + 'static) -> Self {
         Self {
@@ -343,11 +371,12 @@ impl Wire {
 }
 
 /// The whole life of the process: log, signals, set-up, `start`, serving until a signal, and undoing the
-/// set-up.
+/// set-up. If `before` is given, it takes over from the gateway with this control socket.
 pub(super) fn live<S, F>(
     plan: &Plan,
+    before: Option<&Path>,
     stack: StackConfig,
-    wire: impl FnOnce() -> Result<Wire, Failure>,
+    wire: impl FnOnce(&mut Option<Offered>) -> Result<Wire, Failure>,
     start: impl FnOnce(Network, Metrics) -> S,
     reloaded: Reloaded<'_>,
 ) -> Result<ExitCode, Failure>
@@ -368,14 +397,26 @@ where
         // Catch signals before the set-up, so that a signal during it does not leave it behind.
         let mut signals =
             Signals::catch().map_err(|e| Failure::Other(format!("cannot catch signals: {e}")))?;
-        let wire = wire()?;
+        let mut offered = match before {
+            Some(control) => handover::ask(control).await?,
+            None => None,
+        };
+        let wire = wire(&mut offered)?;
         let config = NetworkConfig {
             stack,
             name: "data-path".to_owned(),
         };
         let network = Network::start(config, wire.link)?;
+        let share = wire.guard.as_ref().map(SetupGuard::share).transpose();
+        let share = share.map_err(|e| Failure::Other(format!("cannot share the set-up: {e}")))?;
         let done = {
-            let run = run(plan, &network, &mut signals, start, reloaded);
+            let run = run(
+                plan,
+                (&network, offered, share),
+                &mut signals,
+                start,
+                reloaded,
+            );
             tokio::select! {
                 done = run => done,
                 never = sum_up(&limiter) => match never {},
@@ -398,7 +439,7 @@ async fn sum_up(limiter: &Limiter) -> Infallible {
 
 async fn run<S, F>(
     plan: &Plan,
-    network: &Network,
+    (network, offered, share): (&Network, Option<Offered>, Option<Share>),
     signals: &mut Signals,
     start: impl FnOnce(Network, Metrics) -> S,
     reloaded: Reloaded<'_>,
@@ -411,11 +452,20 @@ where
     let running = start(network.clone(), counted.clone()).await?;
     warn_of_key_log(&reloaded);
     let expiry = ExpiryWatch::new(reloaded, counted.clone());
-    let control = observe(plan, network, &running, counted).await?;
+    let manager = Arc::new(Notifier::from_environment());
+    let mut control = Observers::default();
+    let before = observe(
+        plan,
+        network,
+        &running,
+        (counted, offered, share),
+        &mut control,
+        (&manager, signals.stopper()),
+    )
+    .await?;
     let (listen, to) = (running.listen.join(" "), running.to);
     let transport = &plan.transport;
     tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
-    let manager = Notifier::from_environment();
     manager.ready();
     // Serve on a worker, where the task of a connection begins on the thread that accepted it. From this
     // thread, each connection would wake another thread.
@@ -440,14 +490,23 @@ where
             signal = signals.next() => match signal {
                 Signal::Stop => {
                     running.lifecycle.advance();
+                    before.stop().await;
                     manager.stopping(plan.drain + UNDOING);
                 }
                 Signal::Reload => expiry.reload(),
+                Signal::Replace => handover::start_again(running.kind),
             },
             _ = daily.tick() => expiry.look(),
         }
     };
+    if summary.is_ok() {
+        tokio::select! {
+            () = before.outlive(plan.drain, signals) => {}
+            never = &mut watching => match never {},
+        }
+    }
     control.stop();
+    handover::log_counters(network).await;
     let summary = summary?;
     tracing::info!(
         connections = summary.connections,
@@ -471,6 +530,7 @@ fn warn_of_key_log(reloaded: &Reloaded<'_>) {
 }
 
 /// The tasks that serve observers, and the path of the control socket.
+#[derive(Default)]
 struct Observers {
     path: PathBuf,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -488,21 +548,33 @@ impl Drop for Observers {
     }
 }
 
-/// Opens the control socket and the metrics' port.
+/// Opens the metrics' port and the control socket, taking over from another process in between if it has offered to.
 async fn observe<F>(
     plan: &Plan,
     network: &Network,
     running: &Running<F>,
-    counted: Metrics,
-) -> Result<Observers, Failure> {
-    let port = || {
-        let port = running.listen.first().and_then(|l| l.rsplit(':').next());
-        format!("{}-{}", running.kind, port.unwrap_or_default())
+    (counted, mut offered, setup): (Metrics, Option<Offered>, Option<Share>),
+    observers: &mut Observers,
+    (manager, stopper): (&Arc<Notifier>, Stopper),
+) -> Result<Before, Failure> {
+    let metrics =
+        match plan.metrics {
+            Some(addr) => {
+                let listener = handover::metrics_listener(addr, offered.as_mut()).await;
+                Some(listener.and_then(TcpListener::into_std).map_err(|e| {
+                    Failure::Other(format!("--metrics: cannot listen on {addr}: {e}"))
+                })?)
+            }
+            None => None,
+        };
+    // From here on, the old process reads no more. It reads again if this one fails.
+    let begun = match offered {
+        Some(offered) => Some(offered.begin(network).await?),
+        None => None,
     };
-    let name = plan.tun.as_ref().map(|t| t.name.clone());
-    let name = name.unwrap_or_else(port);
-    let path = plan.control.clone().unwrap_or_else(|| default_path(&name));
+    let path = plan.control_path(running.kind, &running.listen);
     let control = Control::bind(&path)?;
+    observers.path = path;
     let source = Source {
         network: network.clone(),
         kind: running.kind,
@@ -511,22 +583,48 @@ async fn observe<F>(
         to: running.to.clone(),
         uplinks: running.uplinks.clone(),
         since: Instant::now(),
+        lifecycle: running.lifecycle.clone(),
     };
-    let mut tasks = vec![tokio::spawn(
+    let ownership = setup.as_ref().map(|s| s.ownership.clone());
+    if running.kind == super::gateway::KIND {
+        let copy = metrics.as_ref().map(std::net::TcpListener::try_clone);
+        let copy = copy
+            .transpose()
+            .map_err(|e| Failure::Other(format!("--metrics: {e}")))?;
+        let old = Old {
+            network: network.clone(),
+            lifecycle: running.lifecycle.clone(),
+            control: control.name(),
+            metrics: copy,
+            stopper,
+            setup,
+        };
+        observers.tasks.push(handover::allow(old, manager.clone())?);
+    }
+    let before = Before::confirm(begun).await?;
+    if let Some(ownership) = ownership {
+        ownership.set(true);
+    }
+    observers.tasks.push(tokio::spawn(
         async move { match control.serve(source).await {} },
-    )];
-    if let Some(addr) = plan.metrics {
-        let listener = tokio::net::TcpListener::bind(addr).await;
-        let listener = listener
-            .map_err(|e| Failure::Other(format!("--metrics: cannot listen on {addr}: {e}")))?;
+    ));
+    if let Some(listener) = metrics {
         let observed = metrics::Observed {
             metrics: counted,
             network: network.clone(),
             lifecycle: running.lifecycle.clone(),
         };
-        tasks.push(tokio::spawn(async move {
-            match metrics::serve(listener, observed).await {}
+        observers.tasks.push(tokio::spawn(async move {
+            let lifecycle = observed.lifecycle.clone();
+            while let Ok(copy) = listener.try_clone().and_then(TcpListener::from_std) {
+                // The process that has taken over serves its own metrics there.
+                lifecycle.running().await;
+                tokio::select! {
+                    never = metrics::serve(copy, observed.clone()) => match never {},
+                    () = lifecycle.handed_over() => {}
+                }
+            }
         }));
     }
-    Ok(Observers { path, tasks })
+    Ok(before)
 }

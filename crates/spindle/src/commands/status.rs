@@ -122,14 +122,24 @@ fn line(status: &Status) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
+/// The stage of a service, unless it runs.
+fn stage(s: &Status) -> &'static str {
+    match s.stage.as_deref() {
+        Some("handed-over") => ", handed over, ends with its last connection",
+        Some("draining") => ", draining",
+        _ => "",
+    }
+}
+
 fn table(s: &Status, rates: &Rates) -> String {
     let t = &s.totals;
     let mut text = format!(
-        "{} {} (process {}), {:.0} s: {} to {}\n{} connections open; since the start {}, {} with MPTCP, {} fallen back\n\
+        "{} {} (process {}{}), {:.0} s: {} to {}\n{} connections open; since the start {}, {} with MPTCP, {} fallen back\n\
          sent {} B, received {} B; {} retransmissions, {} timeouts, {} recoveries of which {} useful\n",
         s.kind,
         s.transport,
         s.pid,
+        stage(s),
         s.uptime_s,
         s.listen.join(", "),
         s.to,
@@ -298,6 +308,7 @@ mod tests {
             kind: "gateway".into(),
             transport: "fuso".into(),
             pid: 1,
+            stage: None,
             uptime_s: 2.0,
             listen: vec!["10.9.0.1:80".into()],
             to: "127.0.0.1:80".into(),

@@ -11,6 +11,7 @@ mod outages;
 mod program;
 mod ready;
 mod redirect;
+mod restarts;
 mod roaming;
 #[path = "../wire/service.rs"]
 mod service;

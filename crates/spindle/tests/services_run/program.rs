@@ -1,6 +1,7 @@
 //! The `spindle` command as a child process, with its log, its status and its signals.
 
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,18 +26,28 @@ pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 /// A running gateway or connect service. It is killed when dropped.
 pub(crate) struct Running {
     child: Child,
-    directory: tempfile::TempDir,
+    control: PathBuf,
+    /// Where the control socket is, unless the test chose the place.
+    _directory: Option<tempfile::TempDir>,
     log: Arc<Mutex<Vec<String>>>,
     reader: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Running {
     /// Starts `command` and waits until its log reports that it listens.
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
+        let control = directory.path().join("control");
+        let mut running = Self::start_at(command, &control);
+        running._directory = Some(directory);
+        running
+    }
+
+    /// The same with this control socket.
+    pub(crate) fn start_at(mut command: Command, control: &Path) -> Self {
         let mut child = command
             .arg("--control")
-            .arg(directory.path().join("control"))
+            .arg(control)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the command");
@@ -50,7 +61,8 @@ impl Running {
         });
         let mut running = Self {
             child,
-            directory,
+            control: control.to_owned(),
+            _directory: None,
             log,
             reader: Some(reader),
         };
@@ -81,13 +93,12 @@ impl Running {
 
     /// The output of `spindle status --json` for this process.
     pub(crate) fn status(&self) -> serde_json::Value {
-        let out = Command::new(program())
-            .args(["status", "--json", "--control"])
-            .arg(self.directory.path().join("control"))
-            .output()
-            .expect("spindle status");
-        let said = String::from_utf8_lossy(&out.stderr);
-        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
+        status_at(&self.control)
+    }
+
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends the process a signal, by its short name.
@@ -118,6 +129,17 @@ impl Running {
         self.signal("TERM");
         self.wait()
     }
+}
+
+/// The output of `spindle status --json` for this control socket.
+pub(crate) fn status_at(control: &Path) -> serde_json::Value {
+    let out = Command::new(program())
+        .args(["status", "--json", "--control"])
+        .arg(control)
+        .output()
+        .expect("spindle status");
+    let said = String::from_utf8_lossy(&out.stderr);
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
 impl Drop for Running {

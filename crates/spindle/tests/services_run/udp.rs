@@ -65,7 +65,7 @@ pub(crate) fn join(port: SocketAddr) -> TcpStream {
 }
 
 /// Sends some bytes and the end of the stream. Returns the bytes that come back.
-fn exchange(port: SocketAddr, len: usize) -> std::io::Result<Vec<u8>> {
+pub(crate) fn exchange(port: SocketAddr, len: usize) -> std::io::Result<Vec<u8>> {
     let mut stream = join(port);
     let data = vec![b'x'; len];
     stream.write_all(&data)?;
@@ -250,7 +250,7 @@ pub(crate) fn scrape(at: SocketAddr) -> String {
     text
 }
 
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {

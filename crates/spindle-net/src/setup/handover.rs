@@ -1,0 +1,167 @@
+//! The set-up of a device is handed over to another process, which undoes it in place of this one.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+use socket2::Socket;
+
+use super::{Dnat, SetupError, SetupGuard, SetupOptions};
+use crate::error::NetError;
+use crate::tun::TunLink;
+
+/// Whether a process undoes the set-up at its end. All clones share one state.
+#[derive(Clone, Debug)]
+pub struct Ownership(Arc<AtomicBool>);
+
+impl Ownership {
+    pub(super) fn new(owns: bool) -> Self {
+        Self(Arc::new(AtomicBool::new(owns)))
+    }
+
+    /// Whether this process undoes the set-up.
+    pub fn owns(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// From now on, this process undoes the set-up, or does not.
+    pub fn set(&self, owns: bool) {
+        self.0.store(owns, Ordering::Relaxed);
+    }
+}
+
+/// What another process must know about a set-up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupState {
+    device: String,
+    mtu: u16,
+    addresses: Vec<IpAddr>,
+    /// The fields of [`Dnat`].
+    dnat: Vec<(SocketAddr, SocketAddr)>,
+    undo: Vec<String>,
+    table: Option<String>,
+    switches: Vec<(PathBuf, String)>,
+}
+
+impl SetupState {
+    pub(super) fn of(options: &SetupOptions) -> Self {
+        let mut state = Self {
+            device: options.tun.name.clone(),
+            mtu: options.tun.mtu,
+            addresses: options.addresses.clone(),
+            dnat: options
+                .dnat
+                .iter()
+                .map(|Dnat { from, to }| (*from, *to))
+                .collect(),
+            undo: Vec::new(),
+            table: None,
+            switches: Vec::new(),
+        };
+        state.addresses.sort_unstable();
+        state.dnat.sort_unstable();
+        state
+    }
+
+    /// What differs in the set-up that these options describe.
+    fn difference(&self, options: &SetupOptions) -> Option<&'static str> {
+        let wanted = Self::of(options);
+        if wanted.device != self.device {
+            Some("--tun")
+        } else if wanted.mtu != self.mtu {
+            Some("--mtu")
+        } else if wanted.addresses != self.addresses {
+            Some("--listen or --announce")
+        } else if wanted.dnat != self.dnat {
+            Some("--listen, --announce or --dnat")
+        } else {
+            None
+        }
+    }
+}
+
+/// A set-up that may be handed over: its state, and the sockets that reserve addresses.
+#[derive(Debug)]
+pub struct Share {
+    /// The state.
+    pub state: SetupState,
+    /// Duplicates of the sockets that keep other programs from the rewritten addresses.
+    pub reserved: Vec<OwnedFd>,
+    /// Whether this process undoes the set-up.
+    pub ownership: Ownership,
+}
+
+impl SetupGuard {
+    /// What another process needs to take the set-up over.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn share(&self) -> std::io::Result<Share> {
+        let copy = |s: &Socket| s.try_clone().map(OwnedFd::from);
+        Ok(Share {
+            state: SetupState {
+                undo: self.undo.clone(),
+                table: self.table.clone(),
+                switches: self.switches.clone(),
+                ..self.state.clone()
+            },
+            reserved: self.reserved.iter().map(copy).collect::<Result<_, _>>()?,
+            ownership: self.ownership.clone(),
+        })
+    }
+}
+
+/// Takes over the device and the set-up of another process. The guard undoes nothing until its [`Ownership`] is set.
+///
+/// # Errors
+/// [`SetupError::Net`] with [`NetError::Handover`] if the options are not those of the other process.
+pub fn adopt(
+    options: &SetupOptions,
+    state: SetupState,
+    device: OwnedFd,
+    reserved: Vec<OwnedFd>,
+) -> Result<(TunLink, SetupGuard), SetupError> {
+    if let Some(flag) = state.difference(options) {
+        let text = format!("{flag} is not as it was there; want the same, or stop it first");
+        return Err(NetError::Handover(text).into());
+    }
+    let guard = SetupGuard {
+        undo: state.undo.clone(),
+        table: state.table.clone(),
+        reserved: reserved.into_iter().map(Socket::from).collect(),
+        switches: state.switches.clone(),
+        ownership: Ownership::new(false),
+        state,
+    };
+    Ok((TunLink::from_descriptor(&options.tun, device), guard))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tun::TunOptions;
+
+    #[test]
+    fn only_a_set_up_with_the_same_addresses_is_taken_over() {
+        let mut options = SetupOptions {
+            tun: TunOptions::new("spin0"),
+            addresses: vec!["10.7.0.1".parse().unwrap(), "10.7.0.2".parse().unwrap()],
+            dnat: Vec::new(),
+            source_routes: Vec::new(),
+            forwarding: true,
+        };
+        let state = SetupState::of(&options);
+        options.addresses.reverse();
+        assert_eq!(state.difference(&options), None);
+        options.tun.mtu = 1400;
+        assert_eq!(state.difference(&options), Some("--mtu"));
+        options.tun.mtu = 1500;
+        options.addresses.pop();
+        assert_eq!(state.difference(&options), Some("--listen or --announce"));
+        let text = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<SetupState>(&text).unwrap(), state);
+    }
+}
