@@ -386,6 +386,7 @@ where
 {
     let (format, level, rate) = plan.log;
     let limiter = log::start(format, level, rate);
+    warn_of_key_log(&reloaded);
     raise_file_limit();
     disable_huge_pages();
     allocator::give_back_soon();
@@ -450,7 +451,6 @@ where
 {
     let counted = Metrics::new(&plan.transport);
     let running = start(network.clone(), counted.clone()).await?;
-    warn_of_key_log(&reloaded);
     let expiry = ExpiryWatch::new(reloaded, counted.clone());
     let manager = Arc::new(Notifier::from_environment());
     let mut control = Observers::default();

@@ -5,6 +5,7 @@ mod certificates;
 mod exec;
 mod forward;
 mod keys;
+mod load;
 mod managed;
 mod memory;
 mod outages;

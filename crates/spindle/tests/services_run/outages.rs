@@ -1,4 +1,5 @@
-//! How long a download stalls, and how soon new connections open, in each state of a client's two uplinks.
+//! How long a download stalls, and how soon new connections open, in each state of a client's two uplinks and while the
+//! gateway restarts.
 //!
 //! `SPINDLE_OUTAGES=full` downloads 1 GB and requires that no stall is longer than half a second while an uplink
 //! works, that each connection opens within 250 ms (the round trip takes less than 1 ms), and within 400 ms if the
@@ -8,12 +9,14 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crate::program::{Running, wait_for};
 use crate::two_hosts::{have, within};
-use crate::uplinks::{Net, PORT, carries, downloads, fits, gateway, works};
+use crate::uplinks::{Net, PORT, carries, downloads, fits, gateway, gateway_command, works};
 
 /// What the test does and requires.
 struct Size {
@@ -101,30 +104,38 @@ impl Progress {
 struct State {
     name: &'static str,
     address: &'static str,
-    begin: fn(&Net, &Running),
+    begin: fn(&Rig<'_>),
     /// How long connect itself stands still, which is no stall of an uplink.
     asleep: Duration,
 }
 
+/// What a state begins with.
+struct Rig<'a> {
+    net: &'a Net,
+    connect: &'a Running,
+    /// Lets another process take over from the gateway.
+    restart: &'a (dyn Fn() + Sync),
+}
+
 const SLEEP: Duration = Duration::from_secs(2);
-const STATES: [State; 10] = [
+const STATES: [State; 12] = [
     State {
         name: "one uplink",
         address: "10.3.1.2",
-        begin: |_, _| {},
+        begin: |_| {},
         asleep: Duration::ZERO,
     },
     State {
         name: "a second one appears, behind a NAT",
         address: "10.3.2.2",
-        begin: |net, _| net.up(2, 2),
+        begin: |rig| rig.net.up(2, 2),
         asleep: Duration::ZERO,
     },
     State {
         name: "the first one changes its address",
         address: "10.3.1.7",
-        begin: |net, _| {
-            net.client.run(
+        begin: |rig| {
+            rig.net.client.run(
                 "ip addr flush dev u1; ip addr add 10.3.1.7/24 dev u1; \
                  ip route replace default via 10.3.1.1 dev u1 metric 1",
             );
@@ -134,65 +145,82 @@ const STATES: [State; 10] = [
     State {
         name: "the first one loses its carrier",
         address: "10.3.2.2",
-        begin: |net, _| {
-            net.router.run("ip link set r1 down");
+        begin: |rig| {
+            rig.net.router.run("ip link set r1 down");
         },
         asleep: Duration::ZERO,
     },
     State {
         name: "it returns",
         address: "10.3.1.7",
-        begin: |net, _| {
-            net.router.run("ip link set r1 up");
+        begin: |rig| {
+            rig.net.router.run("ip link set r1 up");
         },
         asleep: Duration::ZERO,
     },
     State {
         name: "packets of the first one vanish",
         address: "10.3.2.2",
-        begin: |net, _| {
-            net.hole();
+        begin: |rig| {
+            rig.net.hole();
         },
         asleep: Duration::ZERO,
     },
     State {
         name: "they pass again",
         address: "10.3.1.7",
-        begin: |net, _| {
-            net.router.run("nft delete table ip hole");
+        begin: |rig| {
+            rig.net.router.run("nft delete table ip hole");
         },
         asleep: Duration::ZERO,
     },
     State {
         name: "the second one is gone",
         address: "10.3.1.7",
-        begin: |net, _| {
-            net.client.run("ip link set u2 down");
+        begin: |rig| {
+            rig.net.client.run("ip link set u2 down");
         },
         asleep: Duration::ZERO,
     },
     State {
         name: "it returns with another address",
         address: "10.3.2.9",
-        begin: |net, _| {
-            net.client.run("ip addr flush dev u2; ip link set u2 up");
-            net.up(2, 9);
+        begin: |rig| {
+            rig.net
+                .client
+                .run("ip addr flush dev u2; ip link set u2 up");
+            rig.net.up(2, 9);
         },
         asleep: Duration::ZERO,
     },
     State {
         name: "connect wakes up with another address of the first one",
         address: "10.3.1.8",
-        begin: |net, connect| {
-            connect.signal("STOP");
-            net.client.run(
+        begin: |rig| {
+            rig.connect.signal("STOP");
+            rig.net.client.run(
                 "ip addr flush dev u1; ip addr add 10.3.1.8/24 dev u1; \
                  ip route replace default via 10.3.1.1 dev u1 metric 1",
             );
             std::thread::sleep(SLEEP);
-            connect.signal("CONT");
+            rig.connect.signal("CONT");
         },
         asleep: SLEEP,
+    },
+    State {
+        name: "another process takes over from the gateway",
+        address: "10.3.1.8",
+        begin: |rig| (rig.restart)(),
+        asleep: Duration::ZERO,
+    },
+    State {
+        name: "and another one, while one uplink has no carrier",
+        address: "10.3.1.8",
+        begin: |rig| {
+            rig.net.router.run("ip link set r2 down");
+            (rig.restart)();
+        },
+        asleep: Duration::ZERO,
     },
 ];
 
@@ -215,38 +243,75 @@ fn a_download_goes_on_and_connections_open_in_every_state_of_the_uplinks() {
     let size = size();
     within(test, 300, |_| {
         let net = Net::new(size.rate);
-        let _gateway = gateway(downloads());
+        let (directory, to) = (tempfile::tempdir().expect("a directory"), downloads());
+        let control = directory.path().join("gateway.sock");
+        let start = |flags: &str| Running::start_at(gateway_command(to, flags), &control);
+        let mut gateways = vec![start("")];
         net.up(1, 2);
         let connect = net.connect("--via 192.0.2.1:4430");
-        let progress = Progress::default();
-        let mut table = String::from("stall ms  opens within ms\n");
-        net.client.at(|| {
-            std::thread::scope(|scope| {
-                let running = scope.spawn(|| progress.run(size.len));
-                for state in STATES {
-                    progress.longest();
-                    (state.begin)(&net, &connect);
-                    let open = opens(size.opens, &connect);
-                    wait_for(state.name, || carries(&connect, state.address));
-                    std::thread::sleep(size.state);
-                    let stall = progress.longest().saturating_sub(state.asleep);
-                    assert!(
-                        !running.is_finished(),
-                        "{}: the download ended too early",
-                        state.name
-                    );
-                    let times = [stall, open].map(|t| t.as_micros() as f64 / 1000.0);
-                    writeln!(table, "{:8.1}  {:8.1}  {}", times[0], times[1], state.name)
-                        .expect("a string");
-                    assert!(stall <= size.stall, "{table}{}", connect.log());
-                    assert!(open <= size.open, "{table}{}", connect.log());
-                }
-                running.join().expect("the download");
+        let (ask, asked) = channel();
+        let (answer, answered) = channel();
+        let answered = Mutex::new(answered);
+        std::thread::scope(|scope| {
+            let (net, connect, size) = (&net, &connect, &size);
+            let states = scope.spawn(move || {
+                // The gateway's host is this namespace, which the client's threads have left.
+                let restart = || {
+                    ask.send(()).expect("the main thread");
+                    answered
+                        .lock()
+                        .expect("no panic")
+                        .recv()
+                        .expect("its answer");
+                };
+                let rig = Rig {
+                    net,
+                    connect,
+                    restart: &restart,
+                };
+                net.client.at(|| pass_through_states(&rig, size))
             });
+            while let Ok(()) = asked.recv() {
+                gateways.push(start("--take-over"));
+                answer.send(()).expect("the thread of the states");
+            }
+            assert_eq!(states.join().expect("all states"), size.len as u64);
         });
-        eprint!("{table}");
-        assert_eq!(progress.got.load(Ordering::Relaxed), size.len as u64);
+        let last = gateways.len() - 1;
+        for former in &mut gateways[..last] {
+            assert_eq!(former.wait(), Some(0), "{}", former.log());
+        }
     });
+}
+
+/// Downloads while the states follow each other. Returns how many bytes arrived.
+fn pass_through_states(rig: &Rig<'_>, size: &Size) -> u64 {
+    let progress = Progress::default();
+    let mut table = String::from("stall ms  opens within ms\n");
+    let connect = rig.connect;
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| progress.run(size.len));
+        for state in STATES {
+            progress.longest();
+            (state.begin)(rig);
+            let open = opens(size.opens, connect);
+            wait_for(state.name, || carries(connect, state.address));
+            std::thread::sleep(size.state);
+            let stall = progress.longest().saturating_sub(state.asleep);
+            let name = state.name;
+            assert!(
+                !running.is_finished(),
+                "{name}: the download ended too early"
+            );
+            let times = [stall, open].map(|t| t.as_micros() as f64 / 1000.0);
+            writeln!(table, "{:8.1}  {:8.1}  {name}", times[0], times[1]).expect("a string");
+            assert!(stall <= size.stall, "{table}{}", connect.log());
+            assert!(open <= size.open, "{table}{}", connect.log());
+        }
+        running.join().expect("the download");
+    });
+    eprint!("{table}");
+    progress.got.load(Ordering::Relaxed)
 }
 
 #[test]

@@ -83,10 +83,15 @@ impl Net {
 
 /// A gateway at 192.0.2.1.
 pub(super) fn gateway(to: SocketAddr) -> Running {
+    Running::start(gateway_command(to, ""))
+}
+
+/// The command of such a gateway, with further flags.
+pub(super) fn gateway_command(to: SocketAddr, more: &str) -> Command {
     let mut command = Command::new(program());
-    let flags = format!("gateway --udp --insecure --listen 192.0.2.1:4430 --to {to}");
+    let flags = format!("gateway --udp --insecure --listen 192.0.2.1:4430 --to {to} {more}");
     command.args(flags.split_whitespace());
-    Running::start(command)
+    command
 }
 
 fn byte(at: usize) -> u8 {
