@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use crate::program::{Running, wait_for};
 use crate::two_hosts::{have, within};
-use crate::uplinks::{Net, PORT, carries, downloads, fits, gateway, gateway_command, works};
+use crate::uplinks::{
+    Net, PORT, carries, downloads, fits, gateway, gateway_command, uplinks, works,
+};
 
 /// What the test does and requires.
 struct Size {
@@ -46,9 +48,9 @@ const FULL: Size = Size {
     first: Duration::from_millis(400),
 };
 const QUICK: Size = Size {
-    len: 30_000_000,
+    len: 26_000_000,
     rate: "8mbit",
-    state: Duration::from_millis(500),
+    state: Duration::from_millis(300),
     opens: 3,
     stall: Duration::from_secs(5),
     open: Duration::from_secs(5),
@@ -105,7 +107,7 @@ struct State {
     name: &'static str,
     address: &'static str,
     begin: fn(&Rig<'_>),
-    /// How long connect itself stands still, which is no stall of an uplink.
+    /// How long connect itself stands still, or there is no uplink: no stall of an uplink.
     asleep: Duration,
 }
 
@@ -117,8 +119,10 @@ struct Rig<'a> {
     restart: &'a (dyn Fn() + Sync),
 }
 
+/// How long there is no uplink.
+const NONE: Duration = Duration::from_millis(500);
 const SLEEP: Duration = Duration::from_secs(2);
-const STATES: [State; 12] = [
+const STATES: [State; 13] = [
     State {
         name: "one uplink",
         address: "10.3.1.2",
@@ -147,6 +151,9 @@ const STATES: [State; 12] = [
         address: "10.3.2.2",
         begin: |rig| {
             rig.net.router.run("ip link set r1 down");
+            wait_for("the status tells of it", || {
+                uplinks(rig.connect)[0] == "u1 10.3.1.7 down" && !carries(rig.connect, "10.3.1.7")
+            });
         },
         asleep: Duration::ZERO,
     },
@@ -208,6 +215,20 @@ const STATES: [State; 12] = [
         asleep: SLEEP,
     },
     State {
+        name: "both are gone for a while, and one returns",
+        address: "10.3.1.8",
+        begin: |rig| {
+            rig.net
+                .client
+                .run("ip link set u1 down; ip link set u2 down");
+            std::thread::sleep(NONE);
+            rig.net
+                .client
+                .run("ip link set u1 up; ip route replace default via 10.3.1.1 dev u1 metric 1");
+        },
+        asleep: NONE,
+    },
+    State {
         name: "another process takes over from the gateway",
         address: "10.3.1.8",
         begin: |rig| (rig.restart)(),
@@ -217,6 +238,7 @@ const STATES: [State; 12] = [
         name: "and another one, while one uplink has no carrier",
         address: "10.3.1.8",
         begin: |rig| {
+            rig.net.client.run("ip link set u2 up");
             rig.net.router.run("ip link set r2 down");
             (rig.restart)();
         },
@@ -249,6 +271,7 @@ fn a_download_goes_on_and_connections_open_in_every_state_of_the_uplinks() {
         let mut gateways = vec![start("")];
         net.up(1, 2);
         let connect = net.connect("--via 192.0.2.1:4430");
+        assert_eq!(uplinks(&connect), ["u1 10.3.1.2 used"], "{}", connect.log());
         let (ask, asked) = channel();
         let (answer, answered) = channel();
         let answered = Mutex::new(answered);
