@@ -134,7 +134,8 @@ pub(crate) async fn dial(
             .map_err(NetError::system(NO_PATH))?;
         let found = targets.addresses().await;
         let found = found.map_err(NetError::system("cannot look up the name"))?;
-        let opened = rounds(network, local, &interleaved(found), config).await?;
+        let found = interleaved(found);
+        let opened = rounds(network, || local.pairs(&found), config).await?;
         opened.ok_or_else(|| NetError::NoLocalAddress(targets.clone()))
     };
     match patience {
@@ -146,26 +147,28 @@ pub(crate) async fn dial(
     }
 }
 
-/// Tries the pairs of the targets and the local addresses of the moment. If all fail, and local addresses have appeared in
-/// the meantime, as they do when an uplink changes its address, those are tried, too. Returns nothing if there is no pair.
-async fn rounds(
+/// Tries the pairs of the moment, which `pairs` returns. If all fail, and others have appeared in the meantime, as they do
+/// when an uplink changes its address, those are tried, too. Returns nothing if there is no pair.
+async fn rounds<F>(
     network: &Network,
-    local: &Sources,
-    targets: &[SocketAddr],
+    pairs: impl Fn() -> F,
     config: &Arc<Config>,
-) -> Result<Option<(TcpStream, SocketAddr)>, NetError> {
+) -> Result<Option<(TcpStream, SocketAddr)>, NetError>
+where
+    F: Future<Output = io::Result<Vec<(IpAddr, SocketAddr)>>>,
+{
     let (mut tried, mut failed) = (HashSet::new(), None);
     for _ in 0..MOST_ROUNDS {
-        let pairs = match local.pairs(targets).await {
-            Ok(pairs) => pairs,
+        let found = match pairs().await {
+            Ok(found) => found,
             Err(e) => return Err(failed.unwrap_or_else(|| NetError::system(NO_PATH)(e))),
         };
-        let mut pairs = in_order(pairs);
-        pairs.retain(|pair| tried.insert(*pair));
-        if pairs.is_empty() {
+        let mut fresh = in_order(found);
+        fresh.retain(|pair| tried.insert(*pair));
+        if fresh.is_empty() {
             break;
         }
-        match race(network, pairs, config).await {
+        match race(network, fresh, config).await {
             Ok(opened) => return Ok(Some(opened)),
             Err(error) => failed = error,
         }
@@ -275,6 +278,28 @@ mod tests {
         let (stream, to) = race(&network, waiting, &config()).await.unwrap();
         assert_eq!(to, listener.local_addr());
         assert_eq!(stream.peer_addr(), to);
+    }
+
+    #[tokio::test]
+    async fn a_local_address_that_appears_while_the_first_one_fails_is_tried() {
+        let (network, ..) = silence();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr();
+        // An address of TEST-NET-1, which no host has.
+        let gone: IpAddr = "192.0.2.9".parse().unwrap();
+        let looks = std::cell::Cell::new(0);
+        let pairs = async |later: IpAddr| {
+            looks.set(looks.get() + 1);
+            Ok(vec![(if looks.get() == 1 { gone } else { later }, to)])
+        };
+        let opened = rounds(&network, || pairs(to.ip()), &config()).await;
+        let (stream, reached) = opened.unwrap().expect("there are pairs");
+        assert_eq!((reached, looks.get()), (to, 2));
+        drop(stream);
+        looks.set(0);
+        let failed = rounds(&network, || pairs(gone), &config()).await;
+        assert!(failed.is_err());
+        assert_eq!(looks.get(), 2, "there is nothing else to try");
     }
 
     #[tokio::test]
