@@ -52,16 +52,20 @@ impl Failure {
 
     /// Prints the line on standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        let (text, code) = match self {
-            Self::Usage(text) => (text, crate::USAGE),
-            Self::Setting(setting) => (&setting.to_string(), crate::USAGE),
-            Self::Other(text) => (text, 1),
+        eprintln!("error: {}", self.line());
+        ExitCode::from(match self {
+            Self::Usage(_) | Self::Setting(_) => crate::USAGE,
+            Self::Other(_) => 1,
+        })
+    }
+
+    /// The failure in one line.
+    pub(crate) fn line(&self) -> String {
+        let text = match self {
+            Self::Usage(text) | Self::Other(text) => text,
+            Self::Setting(setting) => &setting.to_string(),
         };
-        eprintln!(
-            "error: {}",
-            text.split_whitespace().collect::<Vec<_>>().join(" ")
-        );
-        ExitCode::from(code)
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     /// The failure for a file that cannot be read or written.

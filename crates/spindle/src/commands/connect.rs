@@ -188,6 +188,7 @@ impl Connecting {
         let reloaded = Reloaded {
             tls: self.tls.as_ref().map(|tls| tls as &dyn Certificates),
             users: users.as_ref(),
+            backends: None,
         };
         live(
             plan,

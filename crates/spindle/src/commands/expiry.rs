@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use spindle_net::backends::Backends;
 use spindle_net::metrics::Metrics;
 use spindle_net::tls::Certificates;
 use spindle_net::users::Users;
@@ -16,6 +17,8 @@ pub(super) struct Reloaded<'a> {
     pub(super) tls: Option<&'a dyn Certificates>,
     /// The users of a proxy for programs.
     pub(super) users: Option<&'a Users>,
+    /// The back ends of a gateway.
+    pub(super) backends: Option<&'a Backends>,
 }
 
 /// The certificates of a service, if it has any, and where their ends are reported.
@@ -37,9 +40,22 @@ impl<'a> ExpiryWatch<'a> {
         interval_at(Instant::now() + EVERY, EVERY)
     }
 
-    /// Reads the users and the certificates again, and logs the results. If one of them is broken, the other is
-    /// replaced all the same.
+    /// Reads the users, the back ends and the certificates again, and logs the results. If one of them is broken, the
+    /// others are replaced all the same.
     pub(super) fn reload(&self) {
+        if let Some(backends) = self.files.backends {
+            // Looking up names takes time.
+            match tokio::task::block_in_place(super::gateway::backends_again) {
+                Ok(list) => {
+                    let texts: Vec<_> = list.iter().map(|b| b.addr.to_string()).collect();
+                    backends.replace(list);
+                    tracing::info!(backends = %texts.join(" "), "back ends read again");
+                }
+                Err(failure) => {
+                    tracing::error!(error = %failure.line(), "back ends stay as they were");
+                }
+            }
+        }
         if let Some(users) = self.files.users {
             match users.reload() {
                 Ok(()) => tracing::info!("users read again"),

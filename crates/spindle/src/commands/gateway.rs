@@ -5,24 +5,28 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::Parser;
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::StackConfig;
 use spindle_mptcp::path_manager::Passive;
 use spindle_net::LinkKind;
-use spindle_net::gateway::{Gateway, GatewayOptions};
+use spindle_net::backends::BackendAddr;
+use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
 use spindle_net::setup::{Dnat, SetupOptions};
 use spindle_net::takeover::Offered;
 use spindle_net::tls::Certificates;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::UdpServer;
 
-use super::proxy::{backend, closed};
+use super::proxy::{backend, backends, closed};
 use super::service::{
     Plan, Reloaded, Running, Wire, address, bad, endpoint, is_loopback, is_ours, live, needed,
 };
 use super::tls;
 use crate::args::service::Gateway as Args;
+use crate::args::{Args as AllArgs, Command};
 use crate::failure::{Failure, Setting};
+use crate::settings;
 
 /// Most addresses of this host that one gateway may have ([`translated`]).
 const INNER_ADDRESSES: usize = 32;
@@ -43,6 +47,10 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
     let config = plan.config(Arc::new(Passive), |m| {
         m.backup_addresses.clone_from(&places.backup)
     });
+    let reloaded = match &backend {
+        Backend::Service(backends) => Some(backends.clone()),
+        Backend::Forward(_) => None,
+    };
     let mut options = GatewayOptions::new(places.inside.clone(), backend, config);
     options.announce.clone_from(&places.announce);
     options.outside = places.pairs();
@@ -90,8 +98,24 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         Reloaded {
             tls: tls.as_ref().map(|tls| tls as &dyn Certificates),
             users: None,
+            backends: reloaded.as_ref(),
         },
     )
+}
+
+/// The back ends that the process's flags, and its file of flags as it is now, name.
+pub(super) fn backends_again() -> Result<Vec<BackendAddr>, Failure> {
+    let (arguments, settings) = settings::read(std::env::args_os().collect())?;
+    let args = AllArgs::try_parse_from(arguments).map_err(|e| Failure::Usage(e.to_string()))?;
+    let Command::Gateway(args) = args.command else {
+        let text = "this process was not started as `spindle gateway`";
+        return Err(Failure::Other(text.to_owned()));
+    };
+    let placed = |failure| match &settings {
+        Some(settings) => settings.place(failure),
+        None => failure,
+    };
+    backends(&args).map_err(placed)
 }
 
 /// Refuses to listen beyond loopback over UDP without TLS, unless the user allows it: anyone could connect, and

@@ -65,7 +65,7 @@ pub(super) fn backend(args: &Gateway) -> Result<(Backend, String), Failure> {
 }
 
 /// The back ends of a gateway's service: for a name, each of its addresses.
-fn backends(args: &Gateway) -> Result<Vec<BackendAddr>, Failure> {
+pub(super) fn backends(args: &Gateway) -> Result<Vec<BackendAddr>, Failure> {
     let mut list: Vec<BackendAddr> = Vec::new();
     for text in &args.to {
         let (place, weight) = weighted(text)?;

@@ -64,3 +64,33 @@ fn clients_do_not_notice_that_one_of_the_back_ends_is_down() {
         "probes are not counted"
     );
 }
+
+#[test]
+fn a_reload_replaces_the_back_ends_unless_the_file_is_wrong() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("gateway.toml");
+    let (outer, port, missing) = (free(), free(), free());
+    let write = |to: &str| {
+        let text = format!("udp = true\nlisten = \"{outer}\"\nto = \"{to}\"\n");
+        std::fs::write(&file, text).expect("the file");
+    };
+    write(&missing.to_string());
+    let mut command = std::process::Command::new(crate::program::program());
+    command.arg("gateway").arg("--config").arg(&file);
+    let gateway = crate::program::Running::start(command);
+    let connect = start("connect", &format!("--listen {port} --via {outer}"));
+    assert!(!works(port), "nothing listens there");
+    write(&echo().to_string());
+    gateway.signal("HUP");
+    wait_for("the reload", || {
+        gateway.log().contains("back ends read again")
+    });
+    assert!(works(port), "{}", connect.log());
+    write("nowhere");
+    gateway.signal("HUP");
+    wait_for("the mistake", || {
+        let log = gateway.log();
+        log.contains("back ends stay as they were") && log.contains("gateway.toml:3: to")
+    });
+    assert!(works(port), "{}", connect.log());
+}
