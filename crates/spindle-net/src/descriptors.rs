@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{
@@ -10,21 +10,30 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
 };
 
-/// Most descriptors of one message (our choice; Linux allows 253).
-const MOST: usize = 8;
+/// Most descriptors of one message (SCM_MAX_FD, unix(7)).
+pub(crate) const MOST: usize = 253;
 
 /// Sends descriptors with one byte of data.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] if there are more than eight; the system's error otherwise.
+/// [`io::ErrorKind::InvalidInput`] if there are more than 253; the system's error otherwise.
 pub fn send(to: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_with(to.as_fd(), &[0], descriptors).map(drop)
+}
+
+/// Sends bytes, and the descriptors with the first of them. Returns how many bytes were sent.
+pub(crate) fn send_with(
+    to: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if descriptors.len() > MOST || !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    sendmsg(to, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
-    Ok(())
+    let data = [IoSlice::new(bytes)];
+    Ok(sendmsg(to, &data, &mut control, SendFlags::NOSIGNAL)?)
 }
 
 /// Receives the descriptors of one message. They are closed when a program is executed.
@@ -32,21 +41,33 @@ pub fn send(to: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`] if the other side has closed the socket; the system's error otherwise.
 pub fn receive(from: &UnixStream) -> io::Result<Vec<OwnedFd>> {
+    let mut found = Vec::new();
+    match receive_with(from.as_fd(), &mut [0], &mut found)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(found),
+    }
+}
+
+/// Receives bytes into `buffer`, and appends the descriptors that come with them. Returns the number of bytes.
+/// [`io::ErrorKind::InvalidData`] if there are more than [`MOST`] descriptors in all.
+pub(crate) fn receive_with(
+    from: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    found: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let mut data = [IoSliceMut::new(&mut byte)];
-    let received = recvmsg(from, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    if received.bytes == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut found = Vec::new();
+    let mut data = [IoSliceMut::new(buffer)];
+    let bytes = recvmsg(from, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             found.extend(descriptors);
         }
     }
-    Ok(found)
+    match found.len() > MOST {
+        true => Err(io::ErrorKind::InvalidData.into()),
+        false => Ok(bytes),
+    }
 }
 
 /// The process that made a pair of sockets, or that connected to this one.
@@ -60,8 +81,6 @@ pub fn peer(socket: &UnixStream) -> io::Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]

@@ -1,23 +1,17 @@
 //! Messages between the old and the new process: four bytes of length, then JSON, with descriptors.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::failed;
+use crate::descriptors::{MOST, receive_with, send_with};
 use crate::error::NetError;
 
-/// Most descriptors of a message (SCM_MAX_FD, unix(7)).
-const DESCRIPTORS: usize = 253;
 /// Most bytes of a message: the ends of some hundred thousand half-open connections.
 const LONGEST: usize = 32 << 20;
 /// Bytes of the length before a message.
@@ -31,10 +25,10 @@ pub(super) async fn send(
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), NetError> {
-    if descriptors.len() > DESCRIPTORS {
+    if descriptors.len() > MOST {
         let found = descriptors.len();
         return Err(failed(format!(
-            "found {found} descriptors, want {DESCRIPTORS} at most"
+            "found {found} descriptors, want {MOST} at most"
         )));
     }
     let body = serde_json::to_vec(message).map_err(|e| failed(e.to_string()))?;
@@ -44,25 +38,11 @@ pub(super) async fn send(
     while sent < bytes.len() {
         // Descriptors go with the first byte.
         let with = if sent == 0 { descriptors } else { &[] };
-        let once = || once(stream.as_fd(), &bytes[sent..], with);
+        let once = || send_with(stream.as_fd(), &bytes[sent..], with);
         let n = stream.async_io(Interest::WRITABLE, once).await;
         sent += n.map_err(|e| failed(format!("it does not listen: {e}")))?;
     }
     Ok(())
-}
-
-fn once(to: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    Ok(sendmsg(
-        to,
-        &[IoSlice::new(bytes)],
-        &mut control,
-        SendFlags::NOSIGNAL,
-    )?)
 }
 
 /// Receives a message and its descriptors. Bytes of the next message are left where they are.
@@ -106,20 +86,9 @@ fn more(
     bytes: &mut Vec<u8>,
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut piece = vec![0; most.min(PIECE)];
-    let mut slices = [IoSliceMut::new(&mut piece)];
-    let n = recvmsg(from, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            descriptors.extend(rights);
-        }
-    }
+    let n = receive_with(from, &mut piece, descriptors)?;
     bytes.extend_from_slice(&piece[..n]);
-    if descriptors.len() > DESCRIPTORS {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
     Ok(n)
 }
 
