@@ -119,6 +119,14 @@ impl Entry {
         self.way.0 == from || self.pool.iter().any(|(way, _)| way.0 == from)
     }
 
+    /// Records that the subflow's packets are scattered. A probe that arrived from another address before this was
+    /// known came from one of the peer's further sockets, so the subflow has not moved there.
+    pub(super) fn begins_to_scatter(&mut self) {
+        if !std::mem::replace(&mut self.scatters, true) {
+            self.moving = None;
+        }
+    }
+
     /// Adds a further address that is proven. Returns false if the peer cannot have more sockets than are
     /// known.
     pub(super) fn widen(&mut self, way: Route, socket: usize) -> bool {
@@ -596,5 +604,17 @@ mod tests {
         assert!(e.knows(way(1, 25).0) && !e.knows(way(1, 9).0) && !e.knows(way(1, 24).0));
         assert!(e.widen(way(1, 26), 0));
         assert!(!e.moves(later, way(1, 25), 0) && e.knows(way(1, 26).0));
+    }
+
+    #[test]
+    fn a_probe_from_a_further_socket_before_the_first_scattered_packet_is_no_move() {
+        let mut e = entry(1, 1);
+        e.moving = Some(way(1, 10).0);
+        e.begins_to_scatter();
+        assert_eq!(e.moving, None);
+        // A subflow that scatters can still move.
+        e.moving = Some(way(1, 11).0);
+        e.begins_to_scatter();
+        assert_eq!(e.moving, Some(way(1, 11).0));
     }
 }

@@ -303,7 +303,7 @@ impl UdpServer {
             }
         } else if is_scattered(&packet) {
             // This is one of several addresses. The challenge is smaller than the packet that arrived.
-            entry.scatters = true;
+            entry.begins_to_scatter();
             if !entry.knows(origin.way.0) {
                 self.send_challenge(now, id, origin);
             } else if entry.is_silent(now) {
@@ -621,7 +621,7 @@ impl Link for UdpServer {
             return;
         }
         if is_scattered(&packet) {
-            entry.scatters = true;
+            entry.begins_to_scatter();
             let (way, socket) = entry.any_way(self.secret.draw());
             // Earlier packets are sent to the subflow's own address.
             let own = &self.sockets[entry.socket];
