@@ -69,8 +69,8 @@ pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
 pub use connection::trace::{Coded, TraceEvent, TraceKind};
 pub use connection::{CloseReason, PathError, Role};
 pub use host::{
-    Event, Expected, Handle, ListenerId, LossShare, PathHistory, Stack, StackConfig, StackCounters,
-    StackError,
+    Event, Expected, Handle, ListenerId, LossShare, PathHistory, RepairTimes, Stack, StackConfig,
+    StackCounters, StackError,
 };
 pub use presets::{
     DEFAULT_TRANSPORT, PRESETS, Preset, PresetName, Variant, for_unmodified_receivers, preset,

@@ -51,6 +51,9 @@ struct Outcome {
     /// Retransmission timeouts up to that time, and in total.
     timeouts: (usize, usize),
     totals: SendCounters,
+    /// Number of segments whose data did not arrive with their first transmission, and for how many microseconds they
+    /// were missing, together.
+    repairs: (u64, u64),
 }
 
 struct Scene {
@@ -132,12 +135,14 @@ fn transfer(name: &str) -> Outcome {
     let sender = &mut scene.net.stacks[SENDER];
     let totals = sender.totals(scene.sender).expect("there");
     let trace = sender.take_trace(scene.sender);
+    let repairs = sender.counters().repair_times;
     Outcome {
         sent: trace.iter().filter_map(|e| sent(e, start)).collect(),
         wire: on_the_wire(&scene, start),
         done,
         timeouts: timeouts(&trace, start, done),
         totals,
+        repairs: (repairs.count(), repairs.sum().as_micros()),
     }
 }
 
@@ -251,6 +256,8 @@ fn fuso_copies_p2_on_the_best_subflow_as_soon_as_its_window_allows() {
     assert_eq!(r.timeouts, (0, 1));
     let t = r.totals;
     assert_eq!((t.recoveries, t.recoveries_useful, t.losses), (1, 1, 1));
+    // The acknowledgement of the copy. That of the retransmission does not count.
+    assert_eq!(r.repairs, (1, 600));
 }
 
 #[test]
@@ -267,4 +274,5 @@ fn mptcp_retransmits_p2_only_after_the_timeout() {
     assert_eq!(r.timeouts, (1, 1));
     let t = r.totals;
     assert_eq!((t.recoveries, t.recoveries_useful, t.losses), (0, 0, 1));
+    assert_eq!(r.repairs, (1, 5460));
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use spindle_mptcp::congestion::{ControllerFactory, Cubic};
 use spindle_mptcp::path_manager::FullMesh;
-use spindle_mptcp::{Config, Event, Handle, Stack, StackConfig, SubflowInfo, preset};
+use spindle_mptcp::{Config, Event, Handle, RepairTimes, Stack, StackConfig, SubflowInfo, preset};
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Payload, Segment};
 
@@ -179,6 +179,16 @@ struct Outcome {
     ended: Duration,
     /// Whether the connection's state showed the dead subflow in the middle of the outage.
     reported: Option<bool>,
+    /// How long data were missing at the client that were sent more than once.
+    repairs: RepairTimes,
+}
+
+impl Outcome {
+    /// The longest of these times, rounded up. `None` if it is beyond all bounds.
+    fn slowest_repair(&self) -> Option<Duration> {
+        let times = self.repairs.buckets().filter(|(_, n)| *n > 0);
+        times.last().expect("at least one repair").0
+    }
 }
 
 fn config(case: &Case) -> Config {
@@ -224,6 +234,7 @@ fn run(case: &Case) -> Outcome {
         probes: 0,
         ended: Duration::ZERO,
         reported: None,
+        repairs: RepairTimes::default(),
     };
     let middle = wire.start + BLACK + OUTAGE / 2;
     while outcome.delivered < case.total && wire.step(until) {
@@ -260,6 +271,7 @@ fn run(case: &Case) -> Outcome {
     outcome.probes = wire.probes;
     let back = wire.start + BLACK + OUTAGE;
     outcome.again = wire.used_again.map(|t| t.since(back));
+    outcome.repairs = wire.stacks[1].counters().repair_times;
     outcome
 }
 
@@ -281,6 +293,9 @@ fn holds(case: &Case) {
     assert_eq!(o.delivered, case.total, "{case:?}: {o:?}");
     assert_eq!(o.reported, Some(true), "not reported: {case:?}: {o:?}");
     assert!(o.gap.0 <= STALL, "stall: {case:?}: {o:?}");
+    // Reinjection repaired the data, although the subflow retransmitted them once more after the outage.
+    let slowest = o.slowest_repair();
+    assert!(slowest.is_some_and(|t| t < OUTAGE), "{case:?}: {o:?}");
     assert!(
         o.again.is_some_and(|d| d <= RETURN),
         "unused: {case:?}: {o:?}"
@@ -310,6 +325,7 @@ fn without_dead_subflow_detection_data_wait_until_their_path_recovers() {
     let o = run(&case);
     assert_eq!(o.delivered, case.total, "{o:?}");
     assert!(o.gap.0 >= OUTAGE, "{o:?}");
+    assert_eq!(o.slowest_repair(), None, "{o:?}");
 }
 
 macro_rules! cases {

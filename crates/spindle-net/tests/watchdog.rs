@@ -89,7 +89,7 @@ async fn a_data_path_that_hangs_is_not_reported_alive_until_it_turns_again() {
     let turns = network.counters().await.expect("counters").turn_times;
     let longest = turns.buckets().filter(|(_, n)| *n > 0).last();
     let bound = longest.and_then(|(bound, _)| bound);
-    assert!(bound.is_none_or(|b| b >= EVERY * 50), "{turns:?}");
+    assert!(bound.is_none_or(|b| b >= (EVERY * 50).into()), "{turns:?}");
     watching.abort();
     network.shutdown().await;
 }

@@ -25,6 +25,7 @@
 //! - `probability`: [`Probability`].
 //! - `quantity`: the parser and the writer that the text forms share.
 //! - `error`: [`UnitError`].
+//! - `histogram`: [`DurationHistogram`].
 //! - `near`: [`prefetch`], a hint to the processor's caches. It is here because the core and the fabric both
 //!   need it.
 //!
@@ -44,6 +45,7 @@
 //!   forms. No text causes a panic.
 
 mod error;
+mod histogram;
 mod near;
 mod probability;
 mod quantity;
@@ -51,6 +53,7 @@ mod size;
 mod time;
 
 pub use error::UnitError;
+pub use histogram::DurationHistogram;
 pub use near::prefetch;
 pub use probability::Probability;
 pub use size::{BitRate, Bytes};

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use spindle_units::{Duration, Instant};
 use spindle_wire::Packet;
 
 use super::trace::Trace;
@@ -15,6 +16,11 @@ pub(crate) struct Outbox {
     /// Events for the application.
     pub(super) events: VecDeque<ConnectionEvent>,
     pub(crate) trace: Trace,
+    /// Data arrived on another subflow than the one that was expected to deliver them, so any subflow's scoreboard
+    /// may have repaired segments.
+    pub(super) outrun: bool,
+    /// How long data were missing that were sent again.
+    pub(crate) repair_times: Vec<Duration>,
 }
 
 impl Outbox {
@@ -28,6 +34,23 @@ impl Outbox {
 }
 
 impl Connection {
+    /// Collects how long repaired data were missing, after a packet has arrived on subflow `i`.
+    #[inline]
+    pub(super) fn note_repairs(&mut self, now: Instant, i: usize) {
+        if self.outbox.outrun || self.subflows[i].tx.board.has_repaired() {
+            self.collect_repairs(now);
+        }
+    }
+
+    #[cold] // a loss, or a copy
+    fn collect_repairs(&mut self, now: Instant) {
+        self.outbox.outrun = false;
+        for s in self.subflows.untracked() {
+            let since = s.tx.board.take_repaired().into_iter();
+            self.outbox.repair_times.extend(since.map(|t| now.since(t)));
+        }
+    }
+
     /// Returns the next event for the application.
     pub(crate) fn next_event(&mut self) -> Option<ConnectionEvent> {
         self.outbox.events.pop_front()

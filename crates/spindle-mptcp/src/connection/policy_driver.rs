@@ -168,10 +168,24 @@ impl Connection {
         done
     }
 
-    /// Counts the copies that delivered data before the first transmission was acknowledged.
+    /// A subflow is about to retransmit. Until everything that is outstanding now has arrived, segments are noted
+    /// whose data the peer received before the subflow's acknowledgement.
+    #[cold] // a loss
+    pub(super) fn watch_repairs(&mut self) {
+        if self.is_multipath() {
+            let outstanding = self.sent_to();
+            self.scheduling.reinjections.note_again(outstanding);
+            self.count_outrun();
+        }
+    }
+
+    /// Counts the copies that delivered data before the first transmission was acknowledged, and notes the segments
+    /// whose data arrived by another repair.
     pub(super) fn count_outrun(&mut self) {
         let acknowledged = self.send.una;
-        if self.policy.copied.begins_below(acknowledged) {
+        let repairs = self.scheduling.reinjections.passed(acknowledged);
+        if repairs || self.policy.copied.begins_below(acknowledged) {
+            self.outbox.outrun = true;
             let eligibility = self.eligibility();
             for s in self.subflows.untracked() {
                 s.tx.counters.recoveries_useful +=

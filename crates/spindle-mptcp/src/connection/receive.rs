@@ -37,6 +37,7 @@ impl Connection {
         } else {
             self.on_segment(now, i, seg);
         }
+        self.note_repairs(now, i);
         self.settle(now);
     }
 
@@ -56,6 +57,7 @@ impl Connection {
             stage.input_coded(now, packet, &mut up, &mut self.outbox.packets);
         }
         self.on_segments_of_stage(now, i, up);
+        self.note_repairs(now, i);
         self.settle(now);
     }
 
@@ -261,6 +263,7 @@ impl Connection {
 
     #[cold] // a loss
     fn note_recovery(&mut self, now: Instant, i: usize) {
+        self.watch_repairs();
         let id = self.subflows[i].id;
         self.outbox.trace.add(now, id, TraceKind::FastRetransmit);
         if let Some(r) = &mut self.policy.sender {

@@ -27,6 +27,8 @@ struct Reinjection {
 pub(super) struct Reinjections {
     queue: BTreeMap<DataOffset, Reinjection>,
     opportunistic: Opportunistic,
+    /// End of the data that are, or may be, sent again, until all of them are acknowledged.
+    end: Option<DataOffset>,
 }
 
 /// State of opportunistic retransmission while the window blocks new data.
@@ -70,10 +72,24 @@ impl Reinjections {
         payload: Payload,
         not_on: Option<SubflowId>,
     ) {
+        self.note_again(offset + payload.len() as u64);
         let waits = self.queue.get(&offset);
         if waits.is_none_or(|r| r.payload.len() < payload.len()) {
             self.queue.insert(offset, Reinjection { payload, not_on });
         }
+    }
+
+    /// Notes that data up to `end` are sent again, or may be.
+    pub(super) fn note_again(&mut self, end: DataOffset) {
+        self.end = self.end.max(Some(end));
+    }
+
+    /// Whether the data level's acknowledgement, which is now `acknowledged`, may have reached data that another
+    /// subflow has delivered.
+    pub(super) fn passed(&mut self, acknowledged: DataOffset) -> bool {
+        let again = self.end.is_some();
+        self.end.take_if(|end| *end <= acknowledged);
+        again
     }
 
     /// Drops data that end at or below `offset`.
@@ -318,7 +334,9 @@ impl Connection {
             return None;
         };
         let (payload, _) = split(payload, self.most_again(i) as usize);
-        self.scheduling.reinjections.opportunistic.to = offset + payload.len() as u64;
+        let end = offset + payload.len() as u64;
+        self.scheduling.reinjections.opportunistic.to = end;
+        self.scheduling.reinjections.note_again(end);
         self.counters.opportunistic += 1;
         Some(self.send_on(now, i, offset, payload, Purpose::AGAIN))
     }

@@ -167,6 +167,7 @@ impl Connection {
     }
 
     fn on_rto(&mut self, now: Instant, i: usize) {
+        self.watch_repairs();
         let sf = &self.subflows[i];
         let (id, cwnd, in_flight, row) = (
             sf.id,

@@ -1,11 +1,17 @@
 //! The counters of a stack.
 
+use spindle_units::DurationHistogram;
+
 use super::table::Table;
 use crate::SendCounters;
 use crate::connection::ended::SubflowEnds;
 use crate::connection::info::add_counters;
 use crate::connection::{Connection, ConnectionEvent, Role};
 use crate::stage::coding::CodingCounters;
+
+/// How long data were missing that were sent again. The bounds are powers of two from 50 us to
+/// 6.6 s.
+pub type RepairTimes = DurationHistogram<50, 2, 18>;
 
 /// Connections that a [`crate::Stack`] refused, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +104,9 @@ pub struct StackCounters {
     pub undelivered: u64,
     /// Sending totals over all subflows.
     pub send: SendCounters,
+    /// How long data were missing that were sent again: for each segment that was retransmitted, copied or reinjected
+    /// from a dead subflow, the time from its first transmission until its data were acknowledged.
+    pub repair_times: RepairTimes,
     /// Totals of coding.
     pub coding: CodingCounters,
     /// Iterations of loops over state that peers make this host store (scoreboards, reassembly queues,
@@ -199,6 +208,7 @@ impl StackCounters {
             bytes_duplicate,
             undelivered,
             send,
+            repair_times,
             coding,
             steps,
         } = other;
@@ -226,6 +236,7 @@ impl StackCounters {
         self.bytes_duplicate += bytes_duplicate;
         self.undelivered += undelivered;
         add_counters(&mut self.send, send);
+        self.repair_times.merge(repair_times);
         self.coding = self.coding.plus(coding);
         self.steps += steps;
     }

@@ -32,7 +32,7 @@ use spindle_units::Instant;
 use spindle_wire::{CodedPacket, Endpoint, Flags, Packet, Payload, Segment};
 
 use account::Account;
-pub use counters::StackCounters;
+pub use counters::{RepairTimes, StackCounters};
 pub use event::{Event, StackError};
 pub use path_memory::{LossShare, PathHistory};
 pub use prefetch::Expected;
@@ -836,6 +836,9 @@ impl Stack {
             if let Some(event) = event::from_connection_event(handle, listener, happened) {
                 self.events.push_back(event);
             }
+        }
+        for took in c.outbox.repair_times.drain(..) {
+            self.counters.repair_times.add(took);
         }
         let token = c.mp.as_ref().map(|m| m.token_local);
         let renamed = entry.token != token || entry.tuples.len() > c.subflows.len();

@@ -87,6 +87,8 @@ impl Uses {
     const REINJECTED: Self = Self(1 << 2);
     /// It is in a block that parities are computed from.
     const CODED: Self = Self(1 << 3);
+    /// The data level acknowledged its data before the subflow acknowledged the segment.
+    const OUTRUN: Self = Self(1 << 4);
     /// A segment with any of these uses is not copied.
     const NOT_COPIED: Self = Self(Self::RECOVERY.0 | Self::PROTECTED.0);
     /// A segment with any of these uses is not put into a block.
@@ -254,6 +256,9 @@ pub(crate) struct Scoreboard {
     /// Data ranges of acknowledged segments that the data level had not acknowledged at that time. They are
     /// kept until they are [taken](Self::take_released).
     released: Vec<(DataOffset, DataOffset)>,
+    /// When the segments were first transmitted that were sent again and whose data have arrived. They are kept until
+    /// they are [taken](Self::take_repaired).
+    repaired: Vec<Instant>,
 }
 
 impl Scoreboard {
@@ -401,7 +406,7 @@ impl Scoreboard {
                 acked.add(&s);
             }
             if s.transmissions > 1 {
-                self.forget_repeat(&s);
+                self.on_repeat_acked(&s);
             }
         }
         if self.queue.front().is_some_and(|f| f.start < ack) {
@@ -415,8 +420,11 @@ impl Scoreboard {
     }
 
     #[inline(never)] // a retransmission
-    fn forget_repeat(&mut self, s: &Sent) {
+    fn on_repeat_acked(&mut self, s: &Sent) {
         self.repeats.remove(&(s.sent_at, s.end()));
+        if !s.sacked {
+            self.note_repaired(s.first_sent_at, s.uses);
+        }
     }
 
     /// Removes the acknowledged positions from the ranges.
@@ -497,7 +505,8 @@ impl Scoreboard {
     fn mark_sacked(&mut self, i: usize) {
         let s = &mut self.queue[i];
         let len = s.seq_len();
-        if s.transmissions > 1 {
+        let repeated = (s.transmissions > 1).then_some((s.first_sent_at, s.uses));
+        if repeated.is_some() {
             self.repeats.remove(&(s.sent_at, s.end()));
         }
         if s.lost {
@@ -513,6 +522,9 @@ impl Scoreboard {
         s.repeated = false;
         s.sacked = true;
         self.sacked += len;
+        if let Some((first_sent_at, uses)) = repeated {
+            self.note_repaired(first_sent_at, uses);
+        }
     }
 
     /// The index of the first segment after the SACKed run that contains position `at`.

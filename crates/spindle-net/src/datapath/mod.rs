@@ -160,7 +160,7 @@ impl Driver {
             if self.released && self.connections.nothing_left() {
                 self.ended = true;
             }
-            self.turn_times.add(begin.elapsed());
+            self.turn_times.add(begin.elapsed().into());
         }
         let now = self.clock.now();
         while let Some(packet) = self.stack.transmit(now) {

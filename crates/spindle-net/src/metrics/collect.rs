@@ -1,7 +1,6 @@
 //! The data path's counters as metrics.
 
 use std::fmt::Error;
-use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
@@ -9,6 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
+use spindle_units::{Duration, DurationHistogram};
 
 use super::Refused;
 use crate::udp::UdpCounters;
@@ -311,25 +311,27 @@ impl Snapshot {
         Ok(())
     }
 
-    fn turn_times(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let times = &self.counters.turn_times;
-        let bound = |b: Option<Duration>| b.map_or(f64::MAX, |b| b.as_secs_f64());
-        let buckets: Vec<_> = times.buckets().map(|(b, n)| (bound(b), n)).collect();
+    fn encode_times(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Turns of the data path's loop, which serves all connections";
-        encoder
-            .encode_descriptor(
-                "turn_time",
-                help,
-                Some(&Unit::Seconds),
-                MetricType::Histogram,
-            )?
-            .encode_histogram::<NoLabelSet>(
-                times.sum().as_secs_f64(),
-                times.count(),
-                &buckets,
-                None,
-            )
+        encode_histogram(encoder, ("turn_time", help), &self.counters.turn_times)?;
+        let help = "How long data were missing that were retransmitted, copied or reinjected, from their first \
+                    transmission to their acknowledgement";
+        let times = &self.counters.stack.repair_times;
+        encode_histogram(encoder, ("repair_time", help), times)
     }
+}
+
+fn encode_histogram<const FIRST: u64, const FACTOR: u64, const BUCKETS: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    times: &DurationHistogram<FIRST, FACTOR, BUCKETS>,
+) -> Result<(), Error> {
+    let bound = |b: Option<Duration>| b.map_or(f64::MAX, |b| b.as_secs_f64());
+    let buckets: Vec<_> = times.buckets().map(|(b, n)| (bound(b), n)).collect();
+    let unit = Some(&Unit::Seconds);
+    encoder
+        .encode_descriptor(name, help, unit, MetricType::Histogram)?
+        .encode_histogram::<NoLabelSet>(times.sum().as_secs_f64(), times.count(), &buckets, None)
 }
 
 impl Collector for Snapshot {
@@ -341,7 +343,7 @@ impl Collector for Snapshot {
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(metric)?;
         }
-        self.turn_times(&mut encoder)?;
+        self.encode_times(&mut encoder)?;
         let counters = self.traffic().into_iter().chain(self.stack());
         let counters = counters.chain(self.withheld()).chain(self.link());
         for (name, help, value) in counters.chain(udp.iter().flat_map(udp_counters)) {

@@ -359,6 +359,8 @@ mod tests {
             "spindle_recoveries_useful_total{transport=\"fuso\"} 0",
             "spindle_subflows_ended_total{transport=\"fuso\",reason=\"peer_reset\"} 0",
             "spindle_turn_time_seconds_bucket{transport=\"fuso\",le=\"+Inf\"}",
+            "spindle_repair_time_seconds_bucket{transport=\"fuso\",le=\"0.0512\"} 0",
+            "spindle_repair_time_seconds_count{transport=\"fuso\"} 0",
             concat!(
                 "spindle_build_info{transport=\"fuso\",version=\"",
                 env!("CARGO_PKG_VERSION"),

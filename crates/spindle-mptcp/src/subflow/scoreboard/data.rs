@@ -1,7 +1,8 @@
 //! The data level of a scoreboard: which segments' data are acknowledged at the data level, which segments are
 //! copied proactively, which data must be reinjected on another subflow, and which data were acknowledged on the
-//! subflow before the data level.
+//! subflow before the data level, or the reverse.
 
+use spindle_units::Instant;
 use spindle_wire::Payload;
 
 use super::{Scoreboard, Sent, Uses};
@@ -53,9 +54,30 @@ impl Scoreboard {
         }
     }
 
+    /// Whether [`Self::take_repaired`] would return anything.
+    #[inline]
+    pub(crate) fn has_repaired(&self) -> bool {
+        !self.repaired.is_empty()
+    }
+
+    /// When the segments were first transmitted that were sent again, as a retransmission, a copy or a reinjection
+    /// from a dead subflow, and whose data have arrived since the last call. A segment whose retransmission was
+    /// spurious is among them.
+    pub(crate) fn take_repaired(&mut self) -> Vec<Instant> {
+        std::mem::take(&mut self.repaired)
+    }
+
+    /// Records that the data of a segment that was sent again have arrived. If the data level acknowledged them before
+    /// the subflow, this was recorded at that time.
+    pub(super) fn note_repaired(&mut self, first_sent_at: Instant, uses: Uses) {
+        if !uses.any(Uses::OUTRUN) {
+            self.repaired.push(first_sent_at);
+        }
+    }
+
     /// Returns how many segments that are not acknowledged on this subflow had a copy on another subflow and
     /// have all their data below `data_acked`. Each segment is counted once. SACKed segments count only if the
-    /// receiver holds them back.
+    /// receiver holds them back. Such segments, and others that were sent again, count as repaired.
     pub(crate) fn take_useful_copies(
         &mut self,
         data_acked: DataOffset,
@@ -64,13 +86,22 @@ impl Scoreboard {
         let held = eligibility == Eligibility::NotDataAcked;
         let mut count = 0;
         let from = self.count_below(self.outrun_from);
-        for s in self.queue.range(from..) {
+        for s in self.queue.range_mut(from..) {
             self.steps.add(1);
             if !s.is_data_acked(data_acked) {
                 break;
             }
             self.outrun_from = s.end();
-            count += u64::from(s.uses.any(Uses::PROTECTED) && (held || !s.sacked));
+            if s.sacked && !held {
+                continue;
+            }
+            let copied = s.uses.any(Uses::PROTECTED);
+            count += u64::from(copied);
+            let again = copied || s.uses.any(Uses::REINJECTED) || s.transmissions > 1;
+            if again && !s.sacked {
+                self.repaired.push(s.first_sent_at);
+            }
+            s.uses.insert(Uses::OUTRUN);
         }
         count
     }
