@@ -75,6 +75,16 @@ impl Sources {
             Self::Uplinks(uplinks) => uplinks.pairs(targets).await,
         }
     }
+
+    /// Reads local addresses again that are kept in a list which may be out of date. Returns false if there is no such
+    /// list.
+    async fn renew(&self) -> bool {
+        match self {
+            #[cfg(feature = "uplinks")]
+            Self::Uplinks(uplinks) => uplinks.renew().await,
+            _ => false,
+        }
+    }
 }
 
 /// The addresses with both families in turn, beginning with that of the first address (RFC 8305, section 4). Each
@@ -135,7 +145,7 @@ pub(crate) async fn dial(
         let found = targets.addresses().await;
         let found = found.map_err(NetError::system("cannot look up the name"))?;
         let found = interleaved(found);
-        let opened = rounds(network, || local.pairs(&found), config).await?;
+        let opened = rounds(network, || local.pairs(&found), || local.renew(), config).await?;
         opened.ok_or_else(|| NetError::NoLocalAddress(targets.clone()))
     };
     match patience {
@@ -148,16 +158,19 @@ pub(crate) async fn dial(
 }
 
 /// Tries the pairs of the moment, which `pairs` returns. If all fail, and others have appeared in the meantime, as they do
-/// when an uplink changes its address, those are tried, too. Returns nothing if there is no pair.
-async fn rounds<F>(
+/// when an uplink changes its address, those are tried, too. Before it gives up, `renew` reads the local addresses again, once.
+/// Returns nothing if there is no pair.
+async fn rounds<P, R>(
     network: &Network,
-    pairs: impl Fn() -> F,
+    pairs: impl Fn() -> P,
+    renew: impl Fn() -> R,
     config: &Arc<Config>,
 ) -> Result<Option<(TcpStream, SocketAddr)>, NetError>
 where
-    F: Future<Output = io::Result<Vec<(IpAddr, SocketAddr)>>>,
+    P: Future<Output = io::Result<Vec<(IpAddr, SocketAddr)>>>,
+    R: Future<Output = bool>,
 {
-    let (mut tried, mut failed) = (HashSet::new(), None);
+    let (mut tried, mut failed, mut renewed) = (HashSet::new(), None, false);
     for _ in 0..MOST_ROUNDS {
         let found = match pairs().await {
             Ok(found) => found,
@@ -166,7 +179,11 @@ where
         let mut fresh = in_order(found);
         fresh.retain(|pair| tried.insert(*pair));
         if fresh.is_empty() {
-            break;
+            if renewed || !renew().await {
+                break;
+            }
+            renewed = true;
+            continue;
         }
         match race(network, fresh, config).await {
             Ok(opened) => return Ok(Some(opened)),
@@ -292,14 +309,41 @@ mod tests {
             looks.set(looks.get() + 1);
             Ok(vec![(if looks.get() == 1 { gone } else { later }, to)])
         };
-        let opened = rounds(&network, || pairs(to.ip()), &config()).await;
+        let no_list = async || false;
+        let opened = rounds(&network, || pairs(to.ip()), no_list, &config()).await;
         let (stream, reached) = opened.unwrap().expect("there are pairs");
         assert_eq!((reached, looks.get()), (to, 2));
         drop(stream);
         looks.set(0);
-        let failed = rounds(&network, || pairs(gone), &config()).await;
+        let failed = rounds(&network, || pairs(gone), no_list, &config()).await;
         assert!(failed.is_err());
         assert_eq!(looks.get(), 2, "there is nothing else to try");
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_out_of_date_is_read_again_once() {
+        let (network, ..) = silence();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr();
+        let gone: IpAddr = "192.0.2.9".parse().unwrap();
+        let list = std::cell::Cell::new(gone);
+        let pairs = async || Ok(vec![(list.get(), to)]);
+        let renew = async || {
+            list.set(to.ip());
+            true
+        };
+        let opened = rounds(&network, pairs, renew, &config()).await;
+        let (stream, reached) = opened.unwrap().expect("there are pairs");
+        assert_eq!(reached, to);
+        drop(stream);
+        list.set(gone);
+        let times = std::cell::Cell::new(0);
+        let in_vain = async || {
+            times.set(times.get() + 1);
+            true
+        };
+        assert!(rounds(&network, pairs, in_vain, &config()).await.is_err());
+        assert_eq!(times.get(), 1);
     }
 
     #[tokio::test]

@@ -69,8 +69,8 @@ pub(super) struct Entry {
     challenged: Option<Instant>,
     /// The address that the peer's subflow itself may have moved to.
     pub(super) moving: Option<SocketAddr>,
-    /// When a datagram last arrived from the subflow's own address.
-    pub(super) heard: Instant,
+    /// When the first datagram arrived from another address, of those after the last one from the subflow's own.
+    elsewhere: Option<Instant>,
     /// The subflow's packets are scattered, so it has further addresses. `pool` contains those that are proven.
     pub(super) scatters: bool,
     pub(super) pool: Vec<(Route, usize)>,
@@ -99,7 +99,7 @@ impl Entry {
             dirty: false,
             challenged: None,
             moving: None,
-            heard: now,
+            elsewhere: None,
             scatters: false,
             pool: Vec::new(),
             budget: 0,
@@ -137,9 +137,15 @@ impl Entry {
         room
     }
 
-    /// Whether nothing has arrived from the subflow's own address for a while.
-    pub(super) fn is_silent(&self, now: Instant) -> bool {
-        now.since(self.heard) >= SILENCE
+    /// A datagram has arrived from the subflow's own address.
+    pub(super) fn heard(&mut self) {
+        self.elsewhere = None;
+    }
+
+    /// A datagram has arrived from another address. Returns whether the subflow's own address has been silent for a while,
+    /// in which others were not: after a pause of all, any of them may be the first.
+    pub(super) fn is_silent(&mut self, now: Instant) -> bool {
+        now.since(*self.elsewhere.get_or_insert(now)) >= SILENCE
     }
 
     /// Whether a challenge may be sent now. If so, it counts as sent.
@@ -175,7 +181,8 @@ impl Entry {
             self.pool.clear();
         }
         self.moving = None;
-        (self.way, self.socket, self.heard) = (way, socket, now);
+        self.heard();
+        (self.way, self.socket) = (way, socket);
         moved
     }
 
@@ -598,7 +605,8 @@ mod tests {
             assert!(e.widen(way(1, port), 0));
         }
         assert!(!e.widen(way(1, 25), 0) && !e.knows(way(1, 25).0));
-        let later = NOW + SILENCE;
+        let (next, later) = (NOW + SILENCE * 3, NOW + SILENCE * 4);
+        assert!(!e.is_silent(next), "all addresses were silent");
         assert!(e.is_silent(later));
         assert!(e.moves(later, way(1, 25), 0) && !e.is_silent(later));
         assert!(e.knows(way(1, 25).0) && !e.knows(way(1, 9).0) && !e.knows(way(1, 24).0));

@@ -227,7 +227,8 @@ impl UdpServer {
             self.out.counters.dropped_in += 1;
             return;
         };
-        let moves = entry.is_silent(now) || entry.moving == Some(origin.way.0);
+        let other = entry.way.0 != origin.way.0;
+        let moves = other && entry.is_silent(now) || entry.moving == Some(origin.way.0);
         // If there is no room for one more address, the peer has no more sockets: some of them have moved.
         let stays = entry.scatters && !entry.unproven && !moves;
         if stays && (entry.knows(origin.way.0) || entry.widen(origin.way, origin.socket)) {
@@ -295,7 +296,7 @@ impl UdpServer {
         if entry.way.0 == origin.way.0 {
             entry.credit(datagram.len());
             entry.way = origin.way;
-            entry.heard = now;
+            entry.heard();
             if entry.completes(&packet) {
                 self.ids.prove(id);
             } else if entry.wants_challenge_for(&packet) && entry.may_challenge(now) {

@@ -139,6 +139,18 @@ impl Uplinks {
         }
     }
 
+    /// Reads the uplinks again, which takes up to a second. Returns false if they are not followed.
+    pub(crate) async fn renew(&self) -> bool {
+        let mut made = self.0.made.subscribe();
+        if !self.0.lock().followed {
+            return false;
+        }
+        self.0.refresh.notify_one();
+        // An error is a timeout. The present list is then used.
+        let _ = timeout_at(Instant::now() + PATIENCE, made.changed()).await;
+        true
+    }
+
     /// The system's choice for a target on this host, which is reached from its own address, and for all targets if the
     /// uplinks are not followed.
     fn own_source(&self, target: SocketAddr) -> Option<IpAddr> {

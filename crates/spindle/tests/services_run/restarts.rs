@@ -249,7 +249,7 @@ fn gateway_that_fails_at_its_start_leaves_the_old_one_as_it_was() {
     wait_for("it has its name again", || {
         gateways.control().exists() && status_at(&gateways.control())["pid"] == old.id()
     });
-    assert_eq!(open(&old), 1, "{}", old.log());
+    wait_for("one connection is left", || open(&old) == 1);
     drop(stream);
     assert_eq!(old.end(), Some(0), "{}", old.log());
 }
@@ -318,7 +318,9 @@ fn gateway_whose_successor_was_killed_serves_again_and_can_be_taken_over_again()
     drop(new);
     wait_for("the old gateway serves", || works(port));
     assert!(talks(&mut stream), "{}", old.log());
-    assert_eq!(status_at(&gateways.control())["stage"], "running");
+    wait_for("it has its name again", || {
+        status_at(&gateways.control())["stage"] == "running"
+    });
     let mut new = gateways.start("--take-over");
     assert!(talks(&mut stream) && works(port));
     drop(stream);
@@ -434,7 +436,9 @@ fn another_user_may_not_take_over() {
         .expect("the command");
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(said.contains("user 12345 may not ask"), "{said}");
-    assert!(old.log().contains("not handed over"), "{}", old.log());
+    wait_for("the refusal is logged", || {
+        old.log().contains("not handed over")
+    });
     assert!(works(port));
     std::fs::remove_file(&copy).expect("the copy");
     assert_eq!(old.end(), Some(0), "{}", old.log());

@@ -200,7 +200,7 @@ fn the_proxy_protocol_reports_both_outer_addresses_to_the_service() {
 
 #[test]
 fn an_idle_connection_is_reset_and_every_line_of_the_log_is_an_object() {
-    let flags = "--log-format json --log debug --idle-timeout 300ms";
+    let flags = "--log-format json --log debug --idle-timeout 2s";
     let (mut gateway, mut connect, port) = pair(echo(), flags, "--log-format json");
     assert!(works(port));
     let mut idle = join(port);

