@@ -2,7 +2,10 @@
 
 mod script;
 
+use std::sync::Arc;
+
 use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
+use spindle_mptcp::congestion::DelayBounded;
 use spindle_mptcp::{Config, EcnMode, IdleRestart, InitialWindow, TailLossProbe, TcpState};
 use spindle_units::Duration;
 use spindle_wire::{Ecn, Flags, Payload, Segment, Timestamps};
@@ -431,6 +434,36 @@ fn a_loss_repaired_by_a_tail_loss_probe_halves_cwnd() {
     assert_eq!(numbers(&p, &out), [9]);
     acked(&mut p, 10, &[]);
     assert_eq!(p.info().cwnd, 5 * u64::from(MSS));
+}
+
+/// A tail loss probe showed a loss in the same window, so that the recovery reduces nothing. Slow start went on without a
+/// threshold since then, so the window at the end of the recovery is PRR's target, not ssthresh.
+#[test]
+fn the_window_stays_finite_after_a_recovery_without_a_slow_start_threshold() {
+    let mut config = probing();
+    config.tcp.initial_window = InitialWindow::PerSubflow(10);
+    config.loss.prr = true;
+    config.congestion = Arc::new(DelayBounded::default());
+    let (mut p, _) = sending(config, 3);
+    let seg = sack(&p, 3, &[]);
+    p.after(RTT, seg);
+    p.send(3 * MSS);
+    let (_, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [5]);
+    let out = p.send(6 * MSS);
+    assert_eq!(numbers(&p, &out), (6..12).collect::<Vec<_>>());
+    acked(&mut p, 6, &[]);
+    let seg = sack(&p, 7, &[]);
+    p.after(RTT, seg);
+    assert_eq!(p.info().ssthresh, u64::MAX, "slow start goes on");
+    let before = p.info().cwnd;
+    assert_eq!(acked(&mut p, 7, &[(8, 11)]), [7]);
+    acked(&mut p, 12, &[]);
+    let cwnd = p.info().cwnd;
+    assert!(
+        (before..=2 * before).contains(&cwnd),
+        "{cwnd}, was {before}"
+    );
 }
 
 /// RFC 6675, section 4, NextSeg rule 4: in recovery with nothing else to send, the last outstanding segment is

@@ -20,6 +20,11 @@ impl Prr {
         }
     }
 
+    /// The window in which the recovery ends.
+    pub(crate) fn target(&self) -> u64 {
+        self.ssthresh
+    }
+
     /// `bytes` were sent during recovery.
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         self.out += bytes;

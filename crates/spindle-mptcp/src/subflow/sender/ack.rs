@@ -426,8 +426,9 @@ impl Sender {
             let flight = self.board.outstanding();
             self.cc
                 .set_cwnd(self.cc.ssthresh().min(flight.max(self.mss) + self.mss));
-        } else if prr.is_some() {
-            self.cc.set_cwnd(self.cc.ssthresh());
+        } else if let Some(prr) = prr {
+            // Without a reduction at its beginning, ssthresh may be above the target, or unlimited.
+            self.cc.set_cwnd(self.cc.ssthresh().min(prr.target()));
         }
         self.duplicates.presumed = 0;
         self.duplicates.count = 0;
