@@ -57,7 +57,10 @@ fn rows(text: &mut String, id: &str, columns: &[&Column]) {
         };
         let [sentence, paper, measured] = LONGEST;
         let value = |c: &Option<&Claim>| match c {
-            Some(c) => format!("{}: {}", c.verdict.word(), cell(found(c), measured)),
+            Some(c) => {
+                let found = without_units(&without_counts(found(c)));
+                format!("{}: {}", c.verdict.word(), cell(&found, measured))
+            }
             None => String::new(),
         };
         let values: Vec<String> = cells.iter().map(value).collect();
@@ -88,6 +91,80 @@ fn without_claimed(why: &str) -> &str {
         .split_once("claimed about")
         .map_or(why, |(found, _)| found);
     found.trim_end_matches([' ', ',', ';'])
+}
+
+/// A reason with its counts of comparisons and the words between them in their shortest form, so that numbers fit: "0 of 5 hold,
+/// 2 tied: load 10%: than mptcp 14.6%".
+fn without_counts(why: &str) -> String {
+    let Some((counts, rest)) = why.split_once(": ") else {
+        return why.to_owned();
+    };
+    let words: Vec<&str> = counts.split([' ', ',']).filter(|w| !w.is_empty()).collect();
+    let [
+        "of",
+        all,
+        "comparisons",
+        hold,
+        "hold",
+        tied,
+        "are",
+        "tied",
+        _,
+        "fail",
+    ] = words[..]
+    else {
+        return why.to_owned();
+    };
+    let tied = match tied {
+        "0" => String::new(),
+        tied => format!(", {tied} tied"),
+    };
+    let comparisons: Vec<String> = rest.split("; ").map(without_subject).collect();
+    format!("{hold} of {all} hold{tied}: {}", comparisons.join("; "))
+}
+
+/// "load 10%: fuso is lower than mptcp by 14.6%" as "load 10%: than mptcp 14.6%": the claim's sentence has the rest.
+fn without_subject(comparison: &str) -> String {
+    let short = |sign: &str| {
+        let (before, after) = comparison.split_once(sign)?;
+        let (other, by) = after.split_once(" by ")?;
+        let point = before.rsplit_once(": ").map_or("", |(point, _)| point);
+        Some(format!("{point}: than {other} {by}"))
+    };
+    short(" is lower than ")
+        .or_else(|| short(" is higher than "))
+        .unwrap_or_else(|| comparison.to_owned())
+}
+
+/// Intervals without the unit, where the value in front of them has it: "1.5 ms [1.2 ms to 1.9 ms]" as "1.5 ms [1.2 to 1.9]".
+fn without_units(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, interval, after)) = rest
+        .split_once(" [")
+        .and_then(|(before, more)| more.split_once(']').map(|(i, after)| (before, i, after)))
+    {
+        let number = |s: &str| {
+            s.trim_start_matches(|c: char| "+-.0123456789".contains(c))
+                .len()
+        };
+        let bounds = interval.split_once(" to ").map(|(from, to)| {
+            let unit = &from[from.len() - number(from)..];
+            let same = to.ends_with(unit) && to.len() > unit.len() && before.ends_with(unit);
+            match same {
+                true => format!(
+                    "{} to {}",
+                    &from[..from.len() - unit.len()],
+                    &to[..to.len() - unit.len()]
+                ),
+                false => interval.to_owned(),
+            }
+        });
+        let bounds = bounds.unwrap_or_else(|| interval.to_owned());
+        let _ = write!(out, "{before} [{bounds}]");
+        rest = after;
+    }
+    out + rest
 }
 
 #[cfg(test)]
@@ -144,6 +221,28 @@ mod tests {
             ("", "5 ms"),
         ] {
             assert_eq!(found(&claim(why)), shown);
+        }
+    }
+
+    #[test]
+    fn counts_and_words_are_shortened_so_that_numbers_fit() {
+        for (why, shown) in [
+            (
+                "of 5 comparisons 0 hold, 2 are tied, 3 fail: shorts 60: caps@caps is lower than tcp@rps by -57.1% [-64.3% to -51.5%]; \
+                 shorts 80: caps@caps is lower than tcp@rps by -70.7% [-76.1% to -64.9%]",
+                "0 of 5 hold, 2 tied: shorts 60: than tcp@rps -57.1% [-64.3 to -51.5]; shorts 80: than tcp@rps -70.7% [-76.1 to -64.9]",
+            ),
+            (
+                "of 6 comparisons 5 hold, 0 are tied, 1 fail: loss 2%: tlp 3.599 ms [3.367 ms to 3.848 ms], tcp 5.977 ms",
+                "5 of 6 hold: loss 2%: tlp 3.599 ms [3.367 to 3.848], tcp 5.977 ms",
+            ),
+            (
+                "tcp 0.9 ms [850.0 us to 1.1 ms], b 6.889 [6.552 to 7.228]",
+                "tcp 0.9 ms [850.0 us to 1.1 ms], b 6.889 [6.552 to 7.228]",
+            ),
+            ("an open [bracket", "an open [bracket"),
+        ] {
+            assert_eq!(without_units(&without_counts(why)), shown);
         }
     }
 
