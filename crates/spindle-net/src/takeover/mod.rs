@@ -18,7 +18,8 @@
 //!   wire again.
 //! - After a message that the service stops, the old process drains within its limit of time.
 //!
-//! Only a process of the same user or of root may ask. The control socket itself cannot be used, because a gateway answers
+//! Both processes must run as the same user: neither root nor another user takes over from, or hands over to, a process of
+//! a different user. The control socket itself cannot be used, because a gateway answers
 //! there with its status before it has read anything.
 
 mod message;
@@ -141,9 +142,11 @@ impl Offered {
         let peer = stream.peer_cred();
         let uid = Uid::from_raw(peer.map_err(NetError::system("the peer is unknown"))?.uid());
         let own = Uid::effective();
-        // Another user's process could keep the sockets and read what clients send.
-        if uid != own && !uid.is_root() && !own.is_root() {
-            return Err(failed(format!("it runs as user {uid}; want user {own}")));
+        // Another user's process could keep the sockets and read what clients send, and what it offers is trusted.
+        if uid != own {
+            return Err(failed(format!(
+                "it runs as user {uid}; want user {own}, which this process runs as"
+            )));
         }
         send(&stream, &Request::TakeOver { version: VERSION }, &[]).await?;
         match in_time(receive(&stream)).await? {
