@@ -176,7 +176,7 @@ impl Old {
         let yours = Answer::Yours {
             half_open: half_open.collect(),
         };
-        send(stream, &yours, &[]).await?;
+        in_time(send(stream, &yours, &[])).await?;
         match tokio::time::timeout(PATIENCE, receive(stream)).await {
             Ok(Ok((Request::Begun, _))) => Ok(()),
             Ok(Ok((other, _))) => Err(failed(format!("found {other:?}, want that it has begun"))),
