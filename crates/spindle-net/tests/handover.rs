@@ -275,6 +275,25 @@ async fn old_process_goes_on_when_its_successor_ends_before_or_after_the_handove
 }
 
 #[tokio::test]
+async fn process_does_not_begin_to_read_if_the_old_one_has_gone_on_meanwhile() {
+    let (old, mut listener, outer) = server("spindle").await;
+    let (client, data) = (client(outer), pattern(100_000));
+    let (mut a, mut b) = in_time(connected(&client, &mut listener, "spindle")).await;
+    let (new, _unused) = successor(&old, outer, StackConfig::default()).await;
+    let (ours, theirs) = Channel::pair().expect("a channel");
+    let half_open = step(&old, Step::Leave(theirs)).await.half_open;
+    // The new process was held up, and the old one has given up waiting.
+    step(&old, Step::Return).await;
+    let predecessor = Predecessor::new(ours, half_open);
+    let error = new.hand_over(Step::Begin(predecessor)).await;
+    let error = error.expect_err("the old one reads").to_string();
+    assert!(error.contains("reads the wire itself again"), "{error}");
+    in_time(carry(&mut a, &mut b, &data)).await;
+    let counters = new.counters().await.expect("counters");
+    assert_eq!(counters.link.packets_in, 0);
+}
+
+#[tokio::test]
 async fn other_addresses_and_other_descriptors_are_refused() {
     let (old, _listener, outer) = server("spindle").await;
     let more = vec![outer, "127.0.0.1:1".parse().expect("an address")];

@@ -73,12 +73,16 @@ impl Neighbours {
         }
     }
 
-    /// Reads the wire from now on.
+    /// Reads the wire from now on, unless the predecessor has closed its channel.
     pub(crate) fn begin(
         &mut self,
         wire: &[BorrowedFd<'_>],
         predecessor: Predecessor,
     ) -> io::Result<()> {
+        if has_ended(&predecessor) {
+            let text = "the old process reads the wire itself again, or has ended";
+            return Err(io::Error::new(io::ErrorKind::NotConnected, text));
+        }
         let interest = Event::readable(self.first_key + wire.len() + 1);
         let channel = predecessor.channel();
         // SAFETY: `forget_predecessor` deletes the channel from the poller before it is dropped. If the link is dropped,
@@ -114,8 +118,7 @@ impl Neighbours {
 
     /// Whether the predecessor exists. It never sends anything, so that its channel is readable only when it has ended.
     pub(crate) fn has_predecessor(&mut self) -> bool {
-        let ended = |p: &Predecessor| p.channel().receive(&mut [0]) == Received::Closed;
-        if self.predecessor.as_ref().is_some_and(ended) {
+        if self.predecessor.as_ref().is_some_and(has_ended) {
             self.forget_predecessor();
         }
         self.predecessor.is_some()
@@ -150,6 +153,11 @@ impl Neighbours {
     pub(crate) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
+}
+
+/// Whether the predecessor has closed its end of the channel.
+fn has_ended(predecessor: &Predecessor) -> bool {
+    predecessor.channel().receive(&mut [0]) == Received::Closed
 }
 
 /// Adds the descriptors to the poller.

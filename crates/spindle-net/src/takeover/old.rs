@@ -89,7 +89,6 @@ impl Old {
                 return;
             }
         };
-        self.owns_setup(false);
         replaced(pid);
         self.lifecycle.hand_over();
         tracing::info!(
@@ -178,7 +177,10 @@ impl Old {
         };
         in_time(send(stream, &yours, &[])).await?;
         match tokio::time::timeout(PATIENCE, receive(stream)).await {
-            Ok(Ok((Request::Begun, _))) => Ok(()),
+            Ok(Ok((Request::Begun, _))) => {
+                self.owns_setup(false);
+                in_time(send(stream, &Answer::Confirmed, &[])).await
+            }
             Ok(Ok((other, _))) => Err(failed(format!("found {other:?}, want that it has begun"))),
             Ok(Err(e)) => Err(e),
             Err(_) => Err(failed("the new process does not begin in time")),

@@ -59,7 +59,9 @@ impl Before {
         let (end, ended) = watch::channel(false);
         let waiting = begun.clone();
         tokio::spawn(async move {
-            waiting.ended().await;
+            if let Err(error) = waiting.ended().await {
+                tracing::error!(%error, "it is taken to have ended");
+            }
             end.send_replace(true);
         });
         Ok(Self {

@@ -493,8 +493,8 @@ fn request_of_another_version_or_that_is_none_is_refused() {
     };
     for (text, why) in [
         (
-            r#"{"take-over":{"version":2}}"#,
-            "version 1 of the handover",
+            r#"{"take-over":{"version":1}}"#,
+            "version 2 of the handover",
         ),
         (r#""ready""#, "want a request"),
         ("{", "cannot be read"),
