@@ -12,23 +12,29 @@ use super::{Dnat, Forwarding, SetupError, SetupGuard, SetupOptions, removal};
 use crate::error::NetError;
 use crate::tun::TunLink;
 
-/// Whether a process undoes the set-up at its end. All clones share one state.
+/// Whether a process undoes the set-up at its end: only if no other process can need it then. All clones share one state.
 #[derive(Clone, Debug)]
-pub struct Ownership(Arc<AtomicBool>);
+pub struct Ownership(Arc<[AtomicBool; 2]>);
 
 impl Ownership {
-    pub(super) fn new(owns: bool) -> Self {
-        Self(Arc::new(AtomicBool::new(owns)))
+    /// The state of a process that has made the set-up itself, or has got it from a predecessor.
+    pub(super) fn new(has_predecessor: bool) -> Self {
+        Self(Arc::new([has_predecessor.into(), false.into()]))
     }
 
     /// Whether this process undoes the set-up.
     pub fn owns(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        !self.0.iter().any(|other| other.load(Ordering::Relaxed))
     }
 
-    /// From now on, this process undoes the set-up, or does not.
-    pub fn set(&self, owns: bool) {
-        self.0.store(owns, Ordering::Relaxed);
+    /// Whether the process that was taken over goes on in place of this one if this one fails.
+    pub fn set_predecessor(&self, goes_on: bool) {
+        self.0[0].store(goes_on, Ordering::Relaxed);
+    }
+
+    /// Whether another process has taken over.
+    pub fn set_successor(&self, exists: bool) {
+        self.0[1].store(exists, Ordering::Relaxed);
     }
 }
 
@@ -109,7 +115,8 @@ impl SetupGuard {
     }
 }
 
-/// Takes over the device and the set-up of another process. The guard undoes nothing until its [`Ownership`] is set.
+/// Takes over the device and the set-up of another process. The guard undoes nothing as long as its [`Ownership`] has a
+/// predecessor.
 ///
 /// # Errors
 /// [`SetupError::Net`] with [`NetError::Handover`] if the options are not those of the other process.
@@ -140,7 +147,7 @@ fn guard(options: &SetupOptions, state: SetupState, reserved: Vec<OwnedFd>) -> S
         table: (!options.dnat.is_empty()).then(|| name.clone()),
         reserved: reserved.into_iter().map(Socket::from).collect(),
         forwarding: state.forwarding,
-        ownership: Ownership::new(false),
+        ownership: Ownership::new(true),
         state,
     }
 }
@@ -179,6 +186,17 @@ mod tests {
         let paths: Vec<_> = guard.forwarding.paths().collect();
         assert_eq!(paths, ["/proc/sys/net/ipv4/ip_forward"]);
         assert!(!guard.ownership.owns());
+    }
+
+    #[test]
+    fn a_process_between_two_others_undoes_nothing_until_both_have_ended() {
+        let ownership = Ownership::new(true);
+        assert!(!ownership.owns());
+        ownership.set_successor(true);
+        ownership.set_predecessor(false);
+        assert!(!ownership.owns(), "the successor needs it");
+        ownership.set_successor(false);
+        assert!(ownership.owns());
     }
 
     #[test]

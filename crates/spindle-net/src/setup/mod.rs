@@ -200,7 +200,7 @@ pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError
         table: None,
         reserved,
         forwarding: Forwarding::default(),
-        ownership: Ownership::new(true),
+        ownership: Ownership::new(false),
         state: SetupState::of(options),
     };
     ip(&format!("link set dev {name} up"))?;

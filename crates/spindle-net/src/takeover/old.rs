@@ -178,7 +178,7 @@ impl Old {
         in_time(send(stream, &yours, &[])).await?;
         match tokio::time::timeout(PATIENCE, receive(stream)).await {
             Ok(Ok((Request::Begun, _))) => {
-                self.owns_setup(false);
+                self.has_successor(true);
                 in_time(send(stream, &Answer::Confirmed, &[])).await
             }
             Ok(Ok((other, _))) => Err(failed(format!("found {other:?}, want that it has begun"))),
@@ -187,16 +187,16 @@ impl Old {
         }
     }
 
-    /// Whether this process undoes the set-up at its end.
-    fn owns_setup(&self, owns: bool) {
+    /// Whether another process undoes the set-up.
+    fn has_successor(&self, exists: bool) {
         if let Some(setup) = &self.setup {
-            setup.ownership.set(owns);
+            setup.ownership.set_successor(exists);
         }
     }
 
     /// Reads the wire again.
     async fn resume(&self) {
-        self.owns_setup(true);
+        self.has_successor(false);
         self.control.reclaim();
         if let Err(error) = self.network.hand_over(Step::Return).await {
             tracing::error!(%error, "cannot read the wire again");

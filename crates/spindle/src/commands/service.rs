@@ -601,10 +601,7 @@ async fn observe<F>(
         };
         observers.tasks.push(handover::allow(old, manager.clone())?);
     }
-    let before = Before::confirm(begun).await?;
-    if let Some(ownership) = ownership {
-        ownership.set(true);
-    }
+    let before = Before::confirm(begun, ownership).await?;
     observers.tasks.push(tokio::spawn(
         async move { match control.serve(source).await {} },
     ));

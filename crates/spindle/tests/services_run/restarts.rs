@@ -440,7 +440,10 @@ fn another_user_may_not_take_over() {
     let out = command.uid(OTHER).gid(OTHER).output();
     let out = out.expect("the command");
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("it runs as user 0; want user 12345"), "{said}");
+    assert!(
+        said.contains("it runs as user 0; want user 12345"),
+        "{said}"
+    );
     wait_for("the old one refuses", || {
         old.log().contains("user 12345 may not ask")
     });
@@ -467,7 +470,10 @@ fn root_does_not_take_over_from_another_user() {
     let mut old = Running::start_at(command, &gateways.control());
     let (_connect, port) = connect(outer, "");
     let said = gateways.fails("--take-over");
-    assert!(said.contains("it runs as user 12345; want user 0"), "{said}");
+    assert!(
+        said.contains("it runs as user 12345; want user 0"),
+        "{said}"
+    );
     assert!(works(port));
     assert_eq!(old.end(), Some(0), "{}", old.log());
 }
