@@ -543,6 +543,7 @@ fn sigusr2_starts_the_program_again_and_notifies_the_service_manager() {
     said.sort();
     let pid: i32 = said[0]
         .strip_prefix("MAINPID=")
+        .and_then(|rest| rest.strip_suffix("\nWATCHDOG=1"))
         .and_then(|p| p.parse().ok())
         .expect("a pid");
     let started = Started(nix::unistd::Pid::from_raw(pid));
