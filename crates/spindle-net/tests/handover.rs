@@ -223,6 +223,19 @@ async fn handshake_that_began_before_the_handover_is_completed_by_the_old_proces
 }
 
 #[tokio::test]
+async fn handshake_that_began_before_two_handovers_is_completed_by_the_oldest_process() {
+    let (first, mut listener, outer) = server("spindle").await;
+    let raw = Raw::new(outer, 7);
+    let answer = raw.syn().await;
+    let (second, _unused) = taken_over(&first, outer).await;
+    let (third, _unused) = taken_over(&second, outer).await;
+    assert_eq!(raw.syn().await, answer, "another process has answered");
+    raw.send(Flags::ACK, 101, answer.wrapping_add(1));
+    in_time(listener.accept()).await.expect("a connection");
+    assert_eq!((open(&second).await, open(&third).await), (0, 0));
+}
+
+#[tokio::test]
 async fn each_process_takes_the_cookies_that_it_has_sent() {
     let small = || StackConfig {
         max_half_open: 1,

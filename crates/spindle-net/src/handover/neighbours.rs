@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use polling::{Event, PollMode, Poller};
+use spindle_wire::Endpoint;
 
 use super::{Channel, Predecessor, Received};
 
@@ -122,6 +123,15 @@ impl Neighbours {
             self.forget_predecessor();
         }
         self.predecessor.is_some()
+    }
+
+    /// The ends that [`Predecessor::half_open`] has, as long as the predecessor exists.
+    pub(crate) fn half_open(&mut self) -> Vec<(Endpoint, Endpoint)> {
+        if !self.has_predecessor() {
+            return Vec::new();
+        }
+        let ends = self.predecessor.iter().flat_map(Predecessor::half_open);
+        ends.copied().collect()
     }
 
     /// Receives a message of the successor. Returns its length.
