@@ -19,7 +19,7 @@ pub(crate) struct Neighbours {
     waits: bool,
     successor: Option<Channel>,
     predecessor: Option<Predecessor>,
-    /// Messages that the predecessor did not take because its buffer was full.
+    /// Messages that could not be sent to the predecessor.
     dropped: u64,
 }
 
@@ -147,15 +147,16 @@ impl Neighbours {
         }
     }
 
-    /// Sends a message to the predecessor. A full buffer drops it, as a queue does, and TCP repairs the loss.
+    /// Sends a message to the predecessor. A full buffer, or a lack of the system's memory, drops it, as a queue does, and TCP
+    /// repairs the loss.
     pub(crate) fn send(&mut self, parts: &[&[u8]]) {
         let Some(before) = &self.predecessor else {
             return;
         };
         match before.channel().send(parts) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.dropped += 1,
-            Err(_) => self.forget_predecessor(),
+            Err(e) if is_closed(&e) => self.forget_predecessor(),
+            Err(_) => self.dropped += 1,
         }
     }
 
@@ -168,6 +169,12 @@ impl Neighbours {
 /// Whether the predecessor has closed its end of the channel.
 fn has_ended(predecessor: &Predecessor) -> bool {
     predecessor.channel().receive(&mut [0]) == Received::Closed
+}
+
+/// Whether an error of [`Channel::send`] means that the other end is closed.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected)
 }
 
 /// Adds the descriptors to the poller.
@@ -183,4 +190,27 @@ fn read(poller: &Poller, first_key: usize, wire: &[BorrowedFd<'_>]) -> io::Resul
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_cannot_be_sent_is_dropped_and_the_predecessor_is_kept_until_it_has_ended() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let mut neighbours = Neighbours::default();
+        let poller = Arc::new(Poller::new().unwrap());
+        neighbours.register(&poller, 16, &[]).unwrap();
+        let before = Predecessor::new(ours, Vec::new());
+        neighbours.begin(&[], before).unwrap();
+        // No buffer holds it (EMSGSIZE).
+        neighbours.send(&[&vec![0; 64 << 20]]);
+        assert_eq!(neighbours.take_dropped(), 1);
+        assert!(neighbours.predecessor().is_some());
+        drop(theirs);
+        neighbours.send(&[b"x"]);
+        assert_eq!(neighbours.take_dropped(), 0);
+        assert!(neighbours.predecessor().is_none());
+    }
 }
