@@ -103,7 +103,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Creates the socket. It replaces a socket that a program left behind.
+    /// Creates the socket. It replaces a socket that a program left behind. Those that killed programs left which had handed
+    /// over to another are removed.
     ///
     /// # Errors
     /// [`NetError::System`] if the file cannot be created, or a running program uses it;
@@ -123,6 +124,7 @@ impl Control {
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             place::prepare(directory)?;
         }
+        name::remove_left(path);
         let listener = private_listener(path)?;
         let listener = UnixListener::from_std(listener).map_err(NetError::system(what("make")))?;
         Ok(Self {
