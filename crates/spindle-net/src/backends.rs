@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -76,6 +77,16 @@ pub struct Backends {
     entries: Arc<Mutex<Vec<Entry>>>,
     /// Notified when a back end goes down.
     failed: Arc<Notify>,
+}
+
+impl fmt::Display for Backends {
+    /// The addresses, separated by spaces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = (self.entries().iter())
+            .map(|e| e.backend.addr.to_string())
+            .collect();
+        f.write_str(&texts.join(" "))
+    }
 }
 
 impl From<SocketAddr> for Backends {

@@ -41,6 +41,9 @@ const LEAST_MTU: u16 = 1280;
 /// How long resets and undoing the set-up may take after draining: some runs of `ip` and `nft`.
 const UNDOING: Duration = Duration::from_secs(15);
 
+/// How long the end of the process waits for threads that look up names.
+const LOOKING_UP: Duration = Duration::from_secs(5);
+
 /// How often the data path is checked if no service manager requests it. A hang is logged.
 const UNWATCHED: Duration = Duration::from_secs(10);
 
@@ -394,7 +397,7 @@ where
         .enable_all()
         .build()
         .map_err(|e| Failure::Other(format!("cannot start the runtime: {e}")))?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         // Catch signals before the set-up, so that a signal during it does not leave it behind.
         let mut signals =
             Signals::catch().map_err(|e| Failure::Other(format!("cannot catch signals: {e}")))?;
@@ -427,7 +430,9 @@ where
         drop(wire.guard);
         limiter.summarize();
         done
-    })
+    });
+    runtime.shutdown_timeout(LOOKING_UP);
+    done
 }
 
 /// Logs periodically how many lines the log has suppressed.
