@@ -35,6 +35,9 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         }
         Ok(listen)
     };
+    if args.remove_redirect {
+        return redirect::remove(&listen(args)?);
+    }
     let plan = Connecting::new(registry, args, listen, destination)?;
     private(&plan.listen, &plan.destination, &plan.args)?;
     let redirect = redirect::options(&plan.args)?;

@@ -1,10 +1,11 @@
 //! The flags by which the kernel redirects programs' connections to a connect: `--transparent`, `--redirect` and
 //! `--redirect-except`.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
 
 use spindle_net::connect::Connect;
-use spindle_net::setup::{IpNet, RedirectError, RedirectOptions};
+use spindle_net::setup::{IpNet, RedirectError, RedirectOptions, remove_redirection};
 use spindle_net::{Target, Targets};
 
 use super::service::bad;
@@ -74,6 +75,16 @@ pub(super) fn options(args: &Args) -> Result<Option<RedirectOptions>, Failure> {
         redirected: redirected.collect::<Result<_, _>>()?,
         except: except.collect::<Result<_, _>>()?,
     }))
+}
+
+/// `--remove-redirect`: removes the rules that a killed connect with these addresses has left.
+pub(super) fn remove(listen: &[SocketAddr]) -> Result<ExitCode, Failure> {
+    if let Some(first) = listen.first()
+        && let Some(table) = remove_redirection(*first)?
+    {
+        eprintln!("removed the table inet {table}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Installs the rules, with the gateway's present addresses among the exceptions, and logs what they do.
