@@ -56,6 +56,10 @@ pub(super) fn options(args: &Args) -> Result<Option<RedirectOptions>, Failure> {
     if args.redirect.is_empty() {
         return Ok(None);
     }
+    if let Some(text) = args.listen.iter().find(|l| has_port_0(l)) {
+        let want = "a port other than 0 with --redirect: the rules that a killed connect left are found by it";
+        return Err(bad("listen", text, want));
+    }
     let redirected = args.redirect.iter().map(|text| {
         text.parse().map_err(|e: RedirectError| {
             Failure::Setting(Setting {
@@ -75,6 +79,13 @@ pub(super) fn options(args: &Args) -> Result<Option<RedirectOptions>, Failure> {
         redirected: redirected.collect::<Result<_, _>>()?,
         except: except.collect::<Result<_, _>>()?,
     }))
+}
+
+/// Whether the system chooses the port.
+fn has_port_0(listen: &str) -> bool {
+    listen
+        .parse::<SocketAddr>()
+        .is_ok_and(|addr| addr.port() == 0)
 }
 
 /// `--remove-redirect`: removes the rules that a killed connect with these addresses has left.
