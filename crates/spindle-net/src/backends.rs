@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::handshake::expired;
@@ -155,7 +156,7 @@ impl Backends {
         Err(last)
     }
 
-    /// Probes the back ends that are down, for as long as it is polled.
+    /// Probes the back ends that are down, all at a time, for as long as it is polled.
     pub async fn watch(&self) -> Infallible {
         loop {
             let down = self.down();
@@ -164,8 +165,10 @@ impl Backends {
                 continue;
             }
             tokio::time::sleep(PROBE).await;
-            for addr in down {
-                if attempt(addr, PROBE).await.is_ok() {
+            let probe = |addr| async move { (addr, attempt(addr, PROBE).await.is_ok()) };
+            let mut probes: JoinSet<_> = down.into_iter().map(probe).collect();
+            while let Some(done) = probes.join_next().await {
+                if let Ok((addr, true)) = done {
                     self.succeeded(addr, false);
                 }
             }
@@ -320,6 +323,37 @@ mod tests {
         }
         let of_b = async || backends.connect().await.unwrap().peer_addr().unwrap() == b;
         assert!(of_b().await ^ of_b().await, "each gets one of two");
+    }
+
+    #[tokio::test]
+    async fn a_back_end_that_answers_again_does_not_wait_for_those_that_do_not() {
+        // Nothing answers a SYN at these addresses, since the backlog is full.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("0.0.0.0:0".parse().unwrap()).unwrap();
+        let full = socket.listen(1).unwrap();
+        let port = full.local_addr().unwrap().port();
+        let silent = |last| SocketAddr::from(([127, 0, 0, last], port));
+        let mut filling = Vec::new();
+        while let Ok(stream) = attempt(silent(1), Duration::from_millis(200)).await {
+            filling.push(stream);
+        }
+        let (_answers, addr) = listener().await;
+        // One after the other, their probes would take longer than this test waits.
+        let all: Vec<_> = (1..=60).map(silent).chain([addr]).collect();
+        let backends = Backends::new(all.iter().map(|a| (*a).into()));
+        for addr in &all {
+            backends.failed(*addr, &io::ErrorKind::TimedOut.into());
+        }
+        let up = async {
+            while !backends.statuses()[60].up {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            never = backends.watch() => match never {},
+            up = timeout(PATIENCE, up) => up.expect("it is probed in time"),
+        }
+        assert!(backends.statuses()[..60].iter().all(|s| !s.up));
     }
 
     #[tokio::test]
