@@ -3,7 +3,7 @@
 //! Connections are spread by smooth weighted round robin: of weights 2 and 1 the first back end gets every other
 //! connection and one more, never two rows of its own. A back end to which a connection fails is down: the client's
 //! connection goes to another one, and no further ones come until a probe has succeeded. If all are down, they are tried
-//! nonetheless.
+//! nonetheless. A lack of files or ports on this host does not count as the back end's failure.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -149,7 +149,9 @@ impl Backends {
                 }
                 Err(e) => {
                     last = io::Error::new(e.kind(), format!("service {addr}: {e}"));
-                    self.failed(addr, &last);
+                    if !is_of_this_host(&e) {
+                        self.failed(addr, &last);
+                    }
                 }
             }
         }
@@ -250,6 +252,14 @@ impl Backends {
             self.failed.notify_one();
         }
     }
+}
+
+/// Whether the attempt failed for lack of files, ports or memory of this host, which says nothing of the back end
+/// (socket(2), connect(2)).
+fn is_of_this_host(error: &io::Error) -> bool {
+    use libc::{EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    let code = error.raw_os_error();
+    code.is_some_and(|c| [EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(&c))
 }
 
 async fn attempt(addr: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
@@ -354,6 +364,18 @@ mod tests {
             up = timeout(PATIENCE, up) => up.expect("it is probed in time"),
         }
         assert!(backends.statuses()[..60].iter().all(|s| !s.up));
+    }
+
+    #[test]
+    fn a_lack_of_files_or_ports_on_this_host_is_no_failure_of_a_back_end() {
+        let of_this_host = |code| is_of_this_host(&io::Error::from_raw_os_error(code));
+        for code in [libc::EADDRNOTAVAIL, libc::EMFILE, libc::ENOBUFS] {
+            assert!(of_this_host(code), "{code}");
+        }
+        for code in [libc::ECONNREFUSED, libc::ENETUNREACH, libc::ETIMEDOUT] {
+            assert!(!of_this_host(code), "{code}");
+        }
+        assert!(!is_of_this_host(&expired("service")));
     }
 
     #[tokio::test]
