@@ -171,6 +171,7 @@ impl Connecting {
                 kind: entered.kind,
                 listen: entered.listen,
                 to: described(&self.destination),
+                backends: None,
                 uplinks: paths.uplinks.clone(),
                 serve: async move {
                     let _watching = watching;

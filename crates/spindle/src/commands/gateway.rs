@@ -92,6 +92,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 listen,
                 uplinks: None,
                 to,
+                backends: reloaded.clone(),
                 serve: gateway.serve(),
             })
         },

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
+use spindle_net::backends::Backends;
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
@@ -328,6 +329,8 @@ pub(super) struct Running<F> {
     /// The addresses that it listens on, as its users know them.
     pub(super) listen: Vec<String>,
     pub(super) to: String,
+    /// The back ends, in place of `to`, if they may be replaced.
+    pub(super) backends: Option<Backends>,
     /// The uplinks that it follows.
     pub(super) uplinks: Option<Uplinks>,
     /// The future that runs the service.
@@ -586,6 +589,7 @@ async fn observe<F>(
         transport: plan.transport.clone(),
         listen: running.listen.clone(),
         to: running.to.clone(),
+        backends: running.backends.clone(),
         uplinks: running.uplinks.clone(),
         since: Instant::now(),
         lifecycle: running.lifecycle.clone(),

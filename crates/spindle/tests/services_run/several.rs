@@ -80,12 +80,14 @@ fn a_reload_replaces_the_back_ends_unless_the_file_is_wrong() {
     let gateway = crate::program::Running::start(command);
     let connect = start("connect", &format!("--listen {port} --via {outer}"));
     assert!(!works(port), "nothing listens there");
-    write(&echo().to_string());
+    let service = echo();
+    write(&service.to_string());
     gateway.signal("HUP");
     wait_for("the reload", || {
         gateway.log().contains("back ends read again")
     });
     assert!(works(port), "{}", connect.log());
+    assert_eq!(gateway.status()["to"], service.to_string());
     write("nowhere");
     gateway.signal("HUP");
     wait_for("the mistake", || {
