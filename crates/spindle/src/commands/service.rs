@@ -1,6 +1,7 @@
 //! Common parts of `gateway` and `connect`: reading the flags, and the life of the process.
 
 use std::convert::Infallible;
+use std::fs::OpenOptions;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -527,13 +528,21 @@ where
     })
 }
 
-/// Warns if the secrets of TLS connections are written to a file.
+/// Warns if the secrets of TLS connections are written to a file, and logs an error if they cannot be written.
 fn warn_of_key_log(reloaded: &Reloaded<'_>) {
-    if let (Some(_), Some(file)) = (reloaded.tls, std::env::var_os("SSLKEYLOGFILE")) {
-        tracing::warn!(
-            file = %Path::new(&file).display(),
+    let (Some(_), Some(file)) = (reloaded.tls, std::env::var_os("SSLKEYLOGFILE")) else {
+        return;
+    };
+    let path = Path::new(&file);
+    match OpenOptions::new().append(true).create(true).open(path) {
+        Ok(_) => tracing::warn!(
+            file = %path.display(),
             "SSLKEYLOGFILE is set: everyone who can read the file can decipher the TLS connections"
-        );
+        ),
+        Err(error) => tracing::error!(
+            file = %path.display(), %error,
+            "SSLKEYLOGFILE is set, but the file cannot be written: no secrets of TLS connections are in it"
+        ),
     }
 }
 
