@@ -44,6 +44,7 @@ use crate::setup::SetupState;
 use crate::setup::Share;
 use crate::socket::Network;
 use crate::status;
+use crate::wire_config::LinkKind;
 use message::{receive, send};
 pub use old::{Listener, Old};
 
@@ -180,6 +181,14 @@ impl Offered {
             (Answer::Offer { .. } | Answer::Yours { .. } | Answer::Confirmed, _) => {
                 Err(failed("no descriptors came"))
             }
+        }
+    }
+
+    /// The kind of the gateway's wire. Only a TUN device has a set-up.
+    pub fn kind(&self) -> LinkKind {
+        match self.setup {
+            Some(_) => LinkKind::Tun,
+            None => LinkKind::Udp,
         }
     }
 

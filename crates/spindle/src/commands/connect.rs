@@ -150,7 +150,7 @@ impl Connecting {
         } = self;
         let options = self.options()?;
         let wire = |_: &mut Option<Offered>| match &plan.tun {
-            Some(tun) => Wire::tun(&paths.setup(tun)),
+            Some(tun) => Ok(Wire::tun(&paths.setup(tun))?),
             None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
         };
         let start = async |network: Network, counted| {

@@ -346,7 +346,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// A TUN device.
-    pub(super) fn tun(options: &SetupOptions) -> Result<Self, Failure> {
+    pub(super) fn tun(options: &SetupOptions) -> Result<Self, SetupError> {
         let (link, guard) = setup(options)?;
         Ok(Self {
             link: Box::new(link),

@@ -226,6 +226,19 @@ fn gateway_that_fails_at_its_start_leaves_the_old_one_as_it_was() {
     assert!(gateways.fails(&metrics).contains("--metrics"));
     let more = format!("--take-over --listen {}", free());
     assert!(gateways.fails(&more).contains("want the same addresses"));
+    let mut command = gateways.command("--take-over");
+    let other = gateways.directory.path().join("other.sock");
+    let out = command.arg("--control").arg(&other).output();
+    let said = String::from_utf8_lossy(&out.expect("the command").stderr).into_owned();
+    let name = other.display().to_string();
+    assert!(said.contains(&name) && said.contains("--control"), "{said}");
+    let mut command = Command::new(program());
+    command.args(["gateway", "--tun", "spin9", "--listen", "10.9.0.1:80"]);
+    command.args(["--to", "127.0.0.1:80", "--take-over", "--control"]);
+    let out = command.arg(gateways.control()).output();
+    let said = String::from_utf8_lossy(&out.expect("the command").stderr).into_owned();
+    let kinds = "it runs with --udp, this process with --tun";
+    assert!(said.contains(kinds), "{said}");
     assert!(
         gateways
             .fails("")
