@@ -129,6 +129,14 @@ pub(super) fn install(
 
 /// The present addresses of a gateway. Those of a name may change later.
 fn addresses(target: &Target) -> Vec<IpAddr> {
-    let found = target.to_string().to_socket_addrs();
-    found.map_or_else(|_| Vec::new(), |list| list.map(|a| a.ip()).collect())
+    match target.to_string().to_socket_addrs() {
+        Ok(list) => list.map(|a| a.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(
+                via = %target, %error,
+                "--via does not resolve at present: programs' own connections to it are redirected, too; restart connect when it does"
+            );
+            Vec::new()
+        }
+    }
 }
