@@ -3,10 +3,11 @@
 //! Connections are spread by smooth weighted round robin: of weights 2 and 1 the first back end gets every other
 //! connection and one more, never two rows of its own. A back end to which a connection fails is down: the client's
 //! connection goes to another one, and no further ones come until a probe has succeeded. If all are down, they are tried
-//! nonetheless.
+//! nonetheless. A lack of files or ports on this host does not count as the back end's failure.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::handshake::expired;
@@ -78,6 +80,16 @@ pub struct Backends {
     failed: Arc<Notify>,
 }
 
+impl fmt::Display for Backends {
+    /// The addresses, separated by spaces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = (self.entries().iter())
+            .map(|e| e.backend.addr.to_string())
+            .collect();
+        f.write_str(&texts.join(" "))
+    }
+}
+
 impl From<SocketAddr> for Backends {
     fn from(addr: SocketAddr) -> Self {
         Self::new([addr.into()])
@@ -137,14 +149,16 @@ impl Backends {
                 }
                 Err(e) => {
                     last = io::Error::new(e.kind(), format!("service {addr}: {e}"));
-                    self.failed(addr, &last);
+                    if !is_of_this_host(&e) {
+                        self.failed(addr, &last);
+                    }
                 }
             }
         }
         Err(last)
     }
 
-    /// Probes the back ends that are down, for as long as it is polled.
+    /// Probes the back ends that are down, all at a time, for as long as it is polled.
     pub async fn watch(&self) -> Infallible {
         loop {
             let down = self.down();
@@ -153,8 +167,10 @@ impl Backends {
                 continue;
             }
             tokio::time::sleep(PROBE).await;
-            for addr in down {
-                if attempt(addr, PROBE).await.is_ok() {
+            let probe = |addr| async move { (addr, attempt(addr, PROBE).await.is_ok()) };
+            let mut probes: JoinSet<_> = down.into_iter().map(probe).collect();
+            while let Some(done) = probes.join_next().await {
+                if let Ok((addr, true)) = done {
                     self.succeeded(addr, false);
                 }
             }
@@ -238,6 +254,14 @@ impl Backends {
     }
 }
 
+/// Whether the attempt failed for lack of files, ports or memory of this host, which says nothing of the back end
+/// (socket(2), connect(2)).
+fn is_of_this_host(error: &io::Error) -> bool {
+    use libc::{EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    let code = error.raw_os_error();
+    code.is_some_and(|c| [EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(&c))
+}
+
 async fn attempt(addr: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     let socket = match addr {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
@@ -309,6 +333,49 @@ mod tests {
         }
         let of_b = async || backends.connect().await.unwrap().peer_addr().unwrap() == b;
         assert!(of_b().await ^ of_b().await, "each gets one of two");
+    }
+
+    #[tokio::test]
+    async fn a_back_end_that_answers_again_does_not_wait_for_those_that_do_not() {
+        // Nothing answers a SYN at these addresses, since the backlog is full.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("0.0.0.0:0".parse().unwrap()).unwrap();
+        let full = socket.listen(1).unwrap();
+        let port = full.local_addr().unwrap().port();
+        let silent = |last| SocketAddr::from(([127, 0, 0, last], port));
+        let mut filling = Vec::new();
+        while let Ok(stream) = attempt(silent(1), Duration::from_millis(200)).await {
+            filling.push(stream);
+        }
+        let (_answers, addr) = listener().await;
+        // One after the other, their probes would take longer than this test waits.
+        let all: Vec<_> = (1..=60).map(silent).chain([addr]).collect();
+        let backends = Backends::new(all.iter().map(|a| (*a).into()));
+        for addr in &all {
+            backends.failed(*addr, &io::ErrorKind::TimedOut.into());
+        }
+        let up = async {
+            while !backends.statuses()[60].up {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            never = backends.watch() => match never {},
+            up = timeout(PATIENCE, up) => up.expect("it is probed in time"),
+        }
+        assert!(backends.statuses()[..60].iter().all(|s| !s.up));
+    }
+
+    #[test]
+    fn a_lack_of_files_or_ports_on_this_host_is_no_failure_of_a_back_end() {
+        let of_this_host = |code| is_of_this_host(&io::Error::from_raw_os_error(code));
+        for code in [libc::EADDRNOTAVAIL, libc::EMFILE, libc::ENOBUFS] {
+            assert!(of_this_host(code), "{code}");
+        }
+        for code in [libc::ECONNREFUSED, libc::ENETUNREACH, libc::ETIMEDOUT] {
+            assert!(!of_this_host(code), "{code}");
+        }
+        assert!(!is_of_this_host(&expired("service")));
     }
 
     #[tokio::test]

@@ -214,6 +214,10 @@ pub trait Handover {
     /// Whether there is a predecessor that has not ended.
     fn has_predecessor(&mut self) -> bool;
 
+    /// The ends of the connections that the predecessor had answered and that were not established at the handover from it,
+    /// as long as it exists ([`Predecessor::half_open`]).
+    fn half_open(&mut self) -> Vec<(Endpoint, Endpoint)>;
+
     /// Handles packets that arrived and may belong to the predecessor. It gives those that the stack expects to the
     /// stack, and passes the others on.
     fn settle(&mut self, now: Instant, stack: &mut dyn PacketSink);

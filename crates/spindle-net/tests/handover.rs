@@ -223,6 +223,19 @@ async fn handshake_that_began_before_the_handover_is_completed_by_the_old_proces
 }
 
 #[tokio::test]
+async fn handshake_that_began_before_two_handovers_is_completed_by_the_oldest_process() {
+    let (first, mut listener, outer) = server("spindle").await;
+    let raw = Raw::new(outer, 7);
+    let answer = raw.syn().await;
+    let (second, _unused) = taken_over(&first, outer).await;
+    let (third, _unused) = taken_over(&second, outer).await;
+    assert_eq!(raw.syn().await, answer, "another process has answered");
+    raw.send(Flags::ACK, 101, answer.wrapping_add(1));
+    in_time(listener.accept()).await.expect("a connection");
+    assert_eq!((open(&second).await, open(&third).await), (0, 0));
+}
+
+#[tokio::test]
 async fn each_process_takes_the_cookies_that_it_has_sent() {
     let small = || StackConfig {
         max_half_open: 1,
@@ -272,6 +285,25 @@ async fn old_process_goes_on_when_its_successor_ends_before_or_after_the_handove
     // The connections of the process that has ended are reset.
     let mut byte = [0];
     assert!(in_time(c.read(&mut byte)).await.is_err());
+}
+
+#[tokio::test]
+async fn process_does_not_begin_to_read_if_the_old_one_has_gone_on_meanwhile() {
+    let (old, mut listener, outer) = server("spindle").await;
+    let (client, data) = (client(outer), pattern(100_000));
+    let (mut a, mut b) = in_time(connected(&client, &mut listener, "spindle")).await;
+    let (new, _unused) = successor(&old, outer, StackConfig::default()).await;
+    let (ours, theirs) = Channel::pair().expect("a channel");
+    let half_open = step(&old, Step::Leave(theirs)).await.half_open;
+    // The new process was held up, and the old one has given up waiting.
+    step(&old, Step::Return).await;
+    let predecessor = Predecessor::new(ours, half_open);
+    let error = new.hand_over(Step::Begin(predecessor)).await;
+    let error = error.expect_err("the old one reads").to_string();
+    assert!(error.contains("reads the wire itself again"), "{error}");
+    in_time(carry(&mut a, &mut b, &data)).await;
+    let counters = new.counters().await.expect("counters");
+    assert_eq!(counters.link.packets_in, 0);
 }
 
 #[tokio::test]

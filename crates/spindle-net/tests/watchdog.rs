@@ -93,3 +93,16 @@ async fn a_data_path_that_hangs_is_not_reported_alive_until_it_turns_again() {
     watching.abort();
     network.shutdown().await;
 }
+
+#[tokio::test]
+async fn the_first_report_comes_at_once() {
+    let (link, _other) = spindle_net::memory::pair(64);
+    let network = Network::start(NetworkConfig::default(), Box::new(link)).expect("a data path");
+    let alive = AtomicUsize::new(0);
+    let hour = Duration::from_secs(3600);
+    tokio::select! {
+        never = watch(&network, hour, || { alive.fetch_add(1, Ordering::SeqCst); }) => match never {},
+        () = until(|| alive.load(Ordering::SeqCst) == 1) => {}
+    }
+    network.shutdown().await;
+}

@@ -22,6 +22,8 @@ impl Driver {
             Step::Leave(successor) => {
                 link.leave(successor)?;
                 outcome.half_open = self.stack.half_open_ends();
+                // What the predecessor has answered comes to it through this process.
+                outcome.half_open.extend(link.half_open());
             }
             Step::Return => link.resume()?,
             Step::Begin(predecessor) => link.begin(predecessor)?,

@@ -49,8 +49,8 @@ pub enum Step {
 pub struct Outcome {
     /// The descriptors of the wire, after [`Step::Offer`].
     pub descriptors: Vec<OwnedFd>,
-    /// The ends, local and remote, of connections whose SYN has been answered while the answer is not acknowledged, after
-    /// [`Step::Leave`]. SYNs between these ends belong to the predecessor.
+    /// The ends, local and remote, of connections whose SYN this process or its predecessor has answered while the answer was
+    /// not acknowledged, after [`Step::Leave`]. SYNs between these ends belong to the predecessor.
     pub half_open: Vec<(Endpoint, Endpoint)>,
     /// Whether this process has nothing left to do, after [`Step::End`].
     pub ended: bool,

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use polling::{Event, PollMode, Poller};
+use spindle_wire::Endpoint;
 
 use super::{Channel, Predecessor, Received};
 
@@ -18,7 +19,7 @@ pub(crate) struct Neighbours {
     waits: bool,
     successor: Option<Channel>,
     predecessor: Option<Predecessor>,
-    /// Messages that the predecessor did not take because its buffer was full.
+    /// Messages that could not be sent to the predecessor.
     dropped: u64,
 }
 
@@ -73,12 +74,16 @@ impl Neighbours {
         }
     }
 
-    /// Reads the wire from now on.
+    /// Reads the wire from now on, unless the predecessor has closed its channel.
     pub(crate) fn begin(
         &mut self,
         wire: &[BorrowedFd<'_>],
         predecessor: Predecessor,
     ) -> io::Result<()> {
+        if has_ended(&predecessor) {
+            let text = "the old process reads the wire itself again, or has ended";
+            return Err(io::Error::new(io::ErrorKind::NotConnected, text));
+        }
         let interest = Event::readable(self.first_key + wire.len() + 1);
         let channel = predecessor.channel();
         // SAFETY: `forget_predecessor` deletes the channel from the poller before it is dropped. If the link is dropped,
@@ -114,11 +119,19 @@ impl Neighbours {
 
     /// Whether the predecessor exists. It never sends anything, so that its channel is readable only when it has ended.
     pub(crate) fn has_predecessor(&mut self) -> bool {
-        let ended = |p: &Predecessor| p.channel().receive(&mut [0]) == Received::Closed;
-        if self.predecessor.as_ref().is_some_and(ended) {
+        if self.predecessor.as_ref().is_some_and(has_ended) {
             self.forget_predecessor();
         }
         self.predecessor.is_some()
+    }
+
+    /// The ends that [`Predecessor::half_open`] has, as long as the predecessor exists.
+    pub(crate) fn half_open(&mut self) -> Vec<(Endpoint, Endpoint)> {
+        if !self.has_predecessor() {
+            return Vec::new();
+        }
+        let ends = self.predecessor.iter().flat_map(Predecessor::half_open);
+        ends.copied().collect()
     }
 
     /// Receives a message of the successor. Returns its length.
@@ -134,15 +147,16 @@ impl Neighbours {
         }
     }
 
-    /// Sends a message to the predecessor. A full buffer drops it, as a queue does, and TCP repairs the loss.
+    /// Sends a message to the predecessor. A full buffer, or a lack of the system's memory, drops it, as a queue does, and TCP
+    /// repairs the loss.
     pub(crate) fn send(&mut self, parts: &[&[u8]]) {
         let Some(before) = &self.predecessor else {
             return;
         };
         match before.channel().send(parts) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.dropped += 1,
-            Err(_) => self.forget_predecessor(),
+            Err(e) if is_closed(&e) => self.forget_predecessor(),
+            Err(_) => self.dropped += 1,
         }
     }
 
@@ -150,6 +164,17 @@ impl Neighbours {
     pub(crate) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
+}
+
+/// Whether the predecessor has closed its end of the channel.
+fn has_ended(predecessor: &Predecessor) -> bool {
+    predecessor.channel().receive(&mut [0]) == Received::Closed
+}
+
+/// Whether an error of [`Channel::send`] means that the other end is closed.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected)
 }
 
 /// Adds the descriptors to the poller.
@@ -165,4 +190,27 @@ fn read(poller: &Poller, first_key: usize, wire: &[BorrowedFd<'_>]) -> io::Resul
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_cannot_be_sent_is_dropped_and_the_predecessor_is_kept_until_it_has_ended() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let mut neighbours = Neighbours::default();
+        let poller = Arc::new(Poller::new().unwrap());
+        neighbours.register(&poller, 16, &[]).unwrap();
+        let before = Predecessor::new(ours, Vec::new());
+        neighbours.begin(&[], before).unwrap();
+        // No buffer holds it (EMSGSIZE).
+        neighbours.send(&[&vec![0; 64 << 20]]);
+        assert_eq!(neighbours.take_dropped(), 1);
+        assert!(neighbours.predecessor().is_some());
+        drop(theirs);
+        neighbours.send(&[b"x"]);
+        assert_eq!(neighbours.take_dropped(), 0);
+        assert!(neighbours.predecessor().is_none());
+    }
 }

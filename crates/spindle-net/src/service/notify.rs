@@ -81,9 +81,9 @@ impl Notifier {
     }
 
     /// Reports that another process, which this one has started or which runs in the same control group, is the main
-    /// process of the service from now on.
+    /// process of the service from now on. The manager's time limit for a sign of life begins again with it.
     pub fn replaced_by(&self, pid: u32) {
-        self.tell(format_args!("MAINPID={pid}"));
+        self.tell(format_args!("MAINPID={pid}\nWATCHDOG=1"));
     }
 
     /// Reports that the process stops, and may take this long.
@@ -141,7 +141,7 @@ mod tests {
             notifier.alive();
             assert_eq!(heard(&manager), "WATCHDOG=1");
             notifier.replaced_by(7);
-            assert_eq!(heard(&manager), "MAINPID=7");
+            assert_eq!(heard(&manager), "MAINPID=7\nWATCHDOG=1");
             notifier.stopping(Duration::from_secs(30));
             assert_eq!(heard(&manager), "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000");
         }

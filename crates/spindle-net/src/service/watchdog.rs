@@ -8,11 +8,11 @@ use crate::socket::Network;
 /// A turn takes milliseconds. A turn that takes this long is logged while it lasts.
 const STALL: Duration = Duration::from_secs(5);
 
-/// Calls `alive` each time that the data path has turned, at most once per `every`, and never while it hangs.
+/// Calls `alive` each time that the data path has turned, at once and then at most once per `every`, and never while it
+/// hangs.
 /// The report of `alive` to a service manager is then a sign that connections are served.
 pub async fn watch(network: &Network, every: Duration, alive: impl Fn()) -> Infallible {
     loop {
-        tokio::time::sleep(every).await;
         let begin = Instant::now();
         let turn = network.turn();
         tokio::pin!(turn);
@@ -34,5 +34,6 @@ pub async fn watch(network: &Network, every: Duration, alive: impl Fn()) -> Infa
             // The data path has ended. The service reports that by other means.
             Err(_) => std::future::pending().await,
         }
+        tokio::time::sleep(every).await;
     }
 }

@@ -12,13 +12,15 @@ mod redirect;
 mod reserve;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 
 use command::ip;
 pub use handover::{Ownership, SetupState, Share, adopt};
 pub use isolate::{IsolateError, Isolated, isolate};
 pub(crate) use redirect::Listening;
-pub use redirect::{IpNet, RedirectError, RedirectOptions, Redirected, Redirection};
+pub use redirect::{
+    IpNet, RedirectError, RedirectOptions, Redirected, Redirection, remove_redirection,
+};
+use serde::{Deserialize, Serialize};
 use socket2::Socket;
 
 use crate::error::NetError;
@@ -147,6 +149,26 @@ pub struct SetupOptions {
     pub forwarding: bool,
 }
 
+/// The families for which the set-up has switched the system's forwarding on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Forwarding {
+    v4: bool,
+    v6: bool,
+}
+
+impl Forwarding {
+    /// The switches, which hold 0 or 1 (Documentation/networking/ip-sysctl.rst of Linux).
+    fn paths(self) -> impl Iterator<Item = &'static str> {
+        let switches = [
+            (self.v4, "/proc/sys/net/ipv4/ip_forward"),
+            (self.v6, "/proc/sys/net/ipv6/conf/all/forwarding"),
+        ];
+        switches
+            .into_iter()
+            .filter_map(|(on, path)| on.then_some(path))
+    }
+}
+
 /// Undoes the set-up when dropped. It does not hold the device, which is closed with its link.
 #[derive(Debug)]
 pub struct SetupGuard {
@@ -155,8 +177,8 @@ pub struct SetupGuard {
     table: Option<String>,
     /// Sockets that keep other programs from the rewritten addresses.
     reserved: Vec<Socket>,
-    /// Files of /proc/sys and their previous contents.
-    switches: Vec<(PathBuf, String)>,
+    /// What was switched on.
+    forwarding: Forwarding,
     /// Whether this process undoes it.
     ownership: Ownership,
     state: SetupState,
@@ -179,8 +201,8 @@ pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError
         undo: Vec::new(),
         table: None,
         reserved,
-        switches: Vec::new(),
-        ownership: Ownership::new(true),
+        forwarding: Forwarding::default(),
+        ownership: Ownership::new(false),
         state: SetupState::of(options),
     };
     ip(&format!("link set dev {name} up"))?;
@@ -267,11 +289,11 @@ impl SetupGuard {
 
     /// Routes one of Spindle's addresses to the device.
     fn route(&mut self, device: &str, addr: IpAddr) -> Result<(), SetupError> {
-        let (family, to) = (family(addr), format!("{addr}/{}", prefix(addr)));
-        if self.add_route(&format!("{to} dev {device}"), family)? {
+        let family = family(addr);
+        if self.add_route(&route_to(device, addr), family)? {
             return Ok(());
         }
-        let route = ip(&format!("{family} route show {to}"))?;
+        let route = ip(&format!("{family} route show {addr}/{}", prefix(addr)))?;
         Err(SetupError::Routed {
             address: addr,
             device: device.to_owned(),
@@ -316,22 +338,24 @@ impl SetupGuard {
     }
 
     fn forward(&mut self, options: &SetupOptions) -> Result<(), SetupError> {
-        let v4 = options.addresses.iter().any(IpAddr::is_ipv4);
-        let v6 = options.addresses.iter().any(IpAddr::is_ipv6);
-        let switches = [
-            (v4, "/proc/sys/net/ipv4/ip_forward"),
-            (v6, "/proc/sys/net/ipv6/conf/all/forwarding"),
-        ];
-        for (_, path) in switches.into_iter().filter(|(wanted, _)| *wanted) {
+        for v4 in [true, false] {
+            if !options.addresses.iter().any(|a| a.is_ipv4() == v4) {
+                continue;
+            }
+            let family = Forwarding { v4, v6: !v4 };
+            let Some(path) = family.paths().next() else {
+                continue;
+            };
             let failed = |e: std::io::Error| SetupError::Failed {
                 command: format!("echo 1 > {path}"),
                 said: e.to_string(),
                 hint: "; forwarding has to be switched on by hand",
             };
             let before = std::fs::read_to_string(path).map_err(failed)?;
-            if before.trim() != "1" {
+            if before.trim() == "0" {
                 std::fs::write(path, "1").map_err(failed)?;
-                self.switches.push((path.into(), before));
+                self.forwarding.v4 |= v4;
+                self.forwarding.v6 |= !v4;
             }
         }
         Ok(())
@@ -352,9 +376,9 @@ impl SetupGuard {
                 tracing::debug!(error = %e, "nothing left to undo");
             }
         }
-        for (path, before) in self.switches.drain(..).rev() {
-            if let Err(e) = std::fs::write(&path, before) {
-                tracing::warn!(path = %path.display(), error = %e, "cannot put back");
+        for path in std::mem::take(&mut self.forwarding).paths() {
+            if let Err(error) = std::fs::write(path, "0") {
+                tracing::warn!(path, %error, "cannot put back");
             }
         }
     }
@@ -373,6 +397,16 @@ fn table_of(line: &str) -> Option<u32> {
     words.find(|w| *w == "lookup")?;
     let table = words.next()?.parse().ok()?;
     (priority == RULE_PRIORITY && TABLES.contains(&table)).then_some(table)
+}
+
+/// The route of one of Spindle's addresses to the device, for `ip route`.
+fn route_to(device: &str, addr: IpAddr) -> String {
+    format!("{addr}/{} dev {device}", prefix(addr))
+}
+
+/// Arguments for `ip` that remove this route.
+fn removal(device: &str, addr: IpAddr) -> String {
+    format!("{} route del {}", family(addr), route_to(device, addr))
 }
 
 fn family(addr: IpAddr) -> &'static str {

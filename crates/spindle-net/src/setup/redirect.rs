@@ -8,8 +8,9 @@
 //! | `exceptions` | both call it | connections to this host, its link, its gateway and excepted networks are not |
 //!
 //! A connect service itself opens no TCP connections of the kernel: its segments travel in UDP or come from a TUN device.
-//! Only the system's resolver does, to a name server (port 53), and these are never redirected. A service that runs as a
-//! user of its own also excepts that user, so that a gateway or a resolver of that user can run on the same host.
+//! Only the system's resolver does, to a name server (port 53, or 853 for DNS over TLS), and these are never redirected. A
+//! service that runs as a user of its own also excepts that user, so that a gateway or a resolver of that user can run on the
+//! same host.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
@@ -184,9 +185,10 @@ impl Redirection {
         listening: &[Listening],
         options: &RedirectOptions,
     ) -> Result<Self, RedirectError> {
-        let table = table(listening);
+        let table = table(listening.first().map(|l| l.at));
         let text = rules(&table, listening, options, geteuid().as_raw())?;
         nft(&text)?;
+        warn_of_others(&table);
         let v4 = listening.iter().any(|l| l.at.is_ipv4() || l.both_families);
         let v6 = listening.iter().any(|l| l.at.is_ipv6());
         Ok(Self {
@@ -224,17 +226,54 @@ impl Drop for Redirection {
     }
 }
 
+/// Removes the rules that a killed service with this first listening address has left. Returns the name of the table if there
+/// was one.
+///
+/// # Errors
+/// [`SetupError`], which names the command that failed.
+pub fn remove_redirection(first: SocketAddr) -> Result<Option<String>, SetupError> {
+    let table = table(Some(first));
+    if !tables()?.contains(&table) {
+        return Ok(None);
+    }
+    nft(&format!("delete table inet {table}\n"))?;
+    Ok(Some(table))
+}
+
+/// The tables of all services, and those that killed ones have left.
+fn tables() -> Result<Vec<String>, SetupError> {
+    let list = nft("list tables inet\n")?;
+    let names = list.lines().filter_map(|l| l.strip_prefix("table inet "));
+    let ours = names.filter(|name| name.starts_with(TABLE));
+    Ok(ours.map(str::to_owned).collect())
+}
+
+/// Logs the tables that this service has not made.
+fn warn_of_others(own: &str) {
+    // The table of this service could be made, so nft works.
+    let others = tables().unwrap_or_default();
+    for table in others.iter().filter(|table| *table != own) {
+        tracing::warn!(
+            %table,
+            "another table redirects connections, too; if the connect that made it was killed, `nft delete table inet {table}` removes it"
+        );
+    }
+}
+
 /// The name of the table. No other process listens at the same address, so no running one has the same table. An identifier
 /// of nft has letters, digits, `.`, `-` and `_`, but no colons.
-fn table(listening: &[Listening]) -> String {
-    let first = listening.first().map(|l| l.at.to_string());
+fn table(first: Option<SocketAddr>) -> String {
+    let first = first.map(|at| at.to_string());
     let place = first.unwrap_or_default().replace(['[', ']'], "");
     let place = place.replace('%', "-");
     match place.rsplit_once(':') {
-        Some((ip, port)) => format!("spindle-connect-{}-{port}", ip.replace(':', "_")),
-        None => "spindle-connect".to_owned(),
+        Some((ip, port)) => format!("{TABLE}-{}-{port}", ip.replace(':', "_")),
+        None => TABLE.to_owned(),
     }
 }
+
+/// The beginning of the names of all tables.
+const TABLE: &str = "spindle-connect";
 
 /// Destinations that are not redirected in any case.
 const HERE: &str = "    meta l4proto != tcp accept
@@ -296,7 +335,7 @@ fn rules(
          chain programs_to_connect {{\n{}  }}\n  \
          chain hosts_to_connect {{\n{}  }}\n  \
          chain from_programs {{\n    type nat hook output priority -100;\n    \
-         jump exceptions\n    tcp dport 53 accept\n{own}{from_programs}  }}\n  \
+         jump exceptions\n    tcp dport {{ 53, 853 }} accept\n{own}{from_programs}  }}\n  \
          chain from_hosts {{\n    type nat hook prerouting priority -100;\n    \
          jump exceptions\n{from_hosts}  }}\n}}\n",
         programs.rules(),
@@ -371,13 +410,13 @@ mod tests {
     fn each_origin_and_each_exception_has_a_rule() {
         let listening = [at("127.0.0.1:1080"), at("[::1]:1080"), at("192.0.2.9:1080")];
         let asked = ["user:1000", "cgroup:system.slice/a.service", "device:lan0"];
-        let name = table(&listening);
+        let name = table(Some(listening[0].at));
         assert_eq!(name, "spindle-connect-127.0.0.1-1080");
         let text = rules(&name, &listening, &options(&asked), 0).unwrap();
         for rule in [
             "    ip daddr 192.0.2.1/32 accept\n",
             "    ip6 daddr fd00::/8 accept\n",
-            "    tcp dport 53 accept\n    meta skuid 1000 jump programs_to_connect\n",
+            "    tcp dport { 53, 853 } accept\n    meta skuid 1000 jump programs_to_connect\n",
             "    socket cgroupv2 level 2 \"system.slice/a.service\" jump programs_to_connect\n",
             "    iifname \"lan0\" jump hosts_to_connect\n",
             "  chain programs_to_connect {\n    meta nfproto ipv4 meta l4proto tcp dnat ip to 127.0.0.1:1080\n    \
@@ -408,7 +447,7 @@ mod tests {
         };
         let text = rules("t", &[both], &options(&["device:lan0"]), 0).unwrap();
         assert_eq!(text.matches("tcp redirect to :1080\n").count(), 4, "{text}");
-        assert_eq!(table(&[both]), "spindle-connect-__-1080");
+        assert_eq!(table(Some(both.at)), "spindle-connect-__-1080");
         let text = rules("t", &[at("[::]:1080")], &options(&["all"]), 0).unwrap();
         assert!(!text.contains("nfproto ipv4"), "{text}");
         let listening = [at("127.0.0.1:1080"), at("[::1]:1080")];

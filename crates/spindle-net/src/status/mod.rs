@@ -22,6 +22,7 @@ pub use name::Name;
 pub(crate) use name::{drained, private_listener};
 pub use place::{default_path, directory, sockets};
 
+use crate::backends::Backends;
 use crate::observers::{self, Allowance};
 use crate::service::{Lifecycle, Stage};
 use crate::uplinks::Uplinks;
@@ -50,8 +51,10 @@ pub struct Source {
     pub transport: String,
     /// The addresses that it listens on.
     pub listen: Vec<String>,
-    /// The destination of its connections.
+    /// The destination of its connections, unless `backends` names it.
     pub to: String,
+    /// The back ends of a gateway, which may be replaced.
+    pub backends: Option<Backends>,
     /// The uplinks of a connect service that follows them.
     pub uplinks: Option<Uplinks>,
     /// When the service started.
@@ -86,7 +89,10 @@ impl Source {
             ),
             uptime_s: self.since.elapsed().as_secs_f64(),
             listen: self.listen.clone(),
-            to: self.to.clone(),
+            to: match &self.backends {
+                Some(backends) => backends.to_string(),
+                None => self.to.clone(),
+            },
             totals: Totals::from(&counters),
             udp: counters.udp,
             uplinks: uplinks.iter().map(Uplink::from).collect(),
@@ -103,7 +109,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Creates the socket. It replaces a socket that a program left behind.
+    /// Creates the socket. It replaces a socket that a program left behind. Those that killed programs left which had handed
+    /// over to another are removed.
     ///
     /// # Errors
     /// [`NetError::System`] if the file cannot be created, or a running program uses it;
@@ -123,6 +130,7 @@ impl Control {
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             place::prepare(directory)?;
         }
+        name::remove_left(path);
         let listener = private_listener(path)?;
         let listener = UnixListener::from_std(listener).map_err(NetError::system(what("make")))?;
         Ok(Self {
@@ -179,7 +187,9 @@ pub async fn ask(path: &Path) -> Result<Status, NetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::BackendAddr;
     use crate::{NetworkConfig, memory};
+    use std::net::SocketAddr;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -224,12 +234,15 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let taken = Control::bind(&path).unwrap_err().to_string();
         assert!(taken.contains("--control"), "{taken}");
+        let at = |text: &str| BackendAddr::from(text.parse::<SocketAddr>().unwrap());
+        let backends = Backends::new([at("127.0.0.1:80")]);
         let source = Source {
             network: network.clone(),
             kind: "gateway",
             transport: "fuso".into(),
             listen: vec!["10.0.0.1:80".into()],
-            to: "127.0.0.1:80".into(),
+            to: String::new(),
+            backends: Some(backends.clone()),
             uplinks: None,
             since: Instant::now(),
             lifecycle: Lifecycle::default(),
@@ -241,6 +254,9 @@ mod tests {
             (VERSION, "fuso")
         );
         assert!(status.connections.is_empty());
+        assert_eq!(status.to, "127.0.0.1:80");
+        backends.replace([at("127.0.0.1:81"), at("127.0.0.1:82")]);
+        assert_eq!(ask(&path).await.unwrap().to, "127.0.0.1:81 127.0.0.1:82");
         serving.abort();
         let _ = serving.await;
         assert!(!path.exists());

@@ -1,6 +1,7 @@
 //! The name of a control socket, which changes when another process takes over.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -110,6 +111,20 @@ pub(crate) fn drained(own: &Path) -> Vec<PathBuf> {
     paths.filter(is_one).collect()
 }
 
+/// Removes the control sockets that killed processes left behind which had handed over the gateway with this control socket.
+pub(super) fn remove_left(own: &Path) {
+    for path in drained(own) {
+        let refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
+        if UnixStream::connect(&path).is_err_and(refused) {
+            for path in [socket_of(&path), path] {
+                if let Err(error) = place::vacate(&path) {
+                    tracing::debug!(path = %path.display(), %error, "the socket stays");
+                }
+            }
+        }
+    }
+}
+
 /// A listening socket that only its user may open. It replaces a socket that a program of this user left behind.
 pub(crate) fn private_listener(path: &Path) -> Result<UnixListener, NetError> {
     let what = format!("{}: cannot make the control socket", path.display());
@@ -120,6 +135,21 @@ pub(crate) fn private_listener(path: &Path) -> Result<UnixListener, NetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_of_killed_processes_are_removed_and_those_of_running_ones_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("gateway-7000.sock");
+        let (left, runs) = (draining(&own, 1), draining(&own, 2));
+        drop(private_listener(&left).unwrap());
+        drop(private_listener(&socket_of(&left)).unwrap());
+        let _running = private_listener(&runs).unwrap();
+        let other = draining(&dir.path().join("gateway-7001.sock"), 1);
+        drop(private_listener(&other).unwrap());
+        remove_left(&own);
+        assert_eq!(drained(&own), [runs]);
+        assert!(!left.exists() && !socket_of(&left).exists() && other.exists());
+    }
 
     #[test]
     fn sockets_of_a_process_that_drains_are_found_under_their_other_name_and_removed() {

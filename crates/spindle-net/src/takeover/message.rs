@@ -32,6 +32,12 @@ pub(super) async fn send(
         )));
     }
     let body = serde_json::to_vec(message).map_err(|e| failed(e.to_string()))?;
+    if body.len() > LONGEST {
+        let found = body.len();
+        return Err(failed(format!(
+            "found a message of {found} bytes, want {LONGEST} at most"
+        )));
+    }
     let mut bytes = (body.len() as u32).to_be_bytes().to_vec();
     bytes.extend_from_slice(&body);
     let mut sent = 0;
@@ -53,7 +59,9 @@ pub(super) async fn receive<T: DeserializeOwned>(
     let head = exactly(stream, HEAD, &mut descriptors).await?;
     let len = head.iter().fold(0, |n, byte| n << 8 | usize::from(*byte));
     if len > LONGEST {
-        return Err(failed("its message is not one of this version"));
+        return Err(failed(format!(
+            "its message has {len} bytes, want {LONGEST} at most: it is not one of this version"
+        )));
     }
     let body = exactly(stream, len, &mut descriptors).await?;
     let message = serde_json::from_slice(&body);
@@ -124,6 +132,15 @@ mod tests {
         for text in ["one", "two", "three"] {
             assert_eq!(receive::<String>(&b).await.unwrap().0, text);
         }
+    }
+
+    #[tokio::test]
+    async fn message_that_the_other_side_would_refuse_is_not_sent() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        let text = "x".repeat(LONGEST);
+        let error = send(&a, &text, &[]).await.unwrap_err().to_string();
+        let (found, most) = ((LONGEST + 2).to_string(), LONGEST.to_string());
+        assert!(error.contains(&found) && error.contains(&most), "{error}");
     }
 
     #[tokio::test]

@@ -9,8 +9,10 @@
 //! | ready | new | the new process has started, without reading |
 //! | yours | old | the old process reads no more |
 //! | begun | new | the new process reads, and has the name of the control socket |
+//! | confirmed | old | the old process drains, and says nothing more |
 //!
-//! Whatever fails before the last message, the old process goes on as before. The connection between the two stays open
+//! Whatever fails before the last message, the old process goes on as before. The new process then ends, since it does not
+//! get this message. The connection between the two stays open
 //! until one of them ends:
 //!
 //! - If the old process ends, since its last connection has, the new one handles everything.
@@ -18,7 +20,8 @@
 //!   wire again.
 //! - After a message that the service stops, the old process drains within its limit of time.
 //!
-//! Only a process of the same user or of root may ask. The control socket itself cannot be used, because a gateway answers
+//! Both processes must run as the same user: neither root nor another user takes over from, or hands over to, a process of
+//! a different user. The control socket itself cannot be used, because a gateway answers
 //! there with its status before it has read anything.
 
 mod message;
@@ -31,6 +34,7 @@ use std::time::Duration;
 
 use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::error::NetError;
@@ -40,11 +44,12 @@ use crate::setup::SetupState;
 use crate::setup::Share;
 use crate::socket::Network;
 use crate::status;
+use crate::wire_config::LinkKind;
 use message::{receive, send};
 pub use old::{Listener, Old};
 
 /// The version of the messages. Processes of different versions do not take over from each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// How long one process waits for an answer of the other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -86,6 +91,8 @@ enum Answer {
         /// [`crate::handover::Outcome::half_open`].
         half_open: Vec<(std::net::SocketAddr, std::net::SocketAddr)>,
     },
+    /// The old process drains.
+    Confirmed,
     /// The old process goes on.
     Refused {
         /// The reason.
@@ -141,9 +148,11 @@ impl Offered {
         let peer = stream.peer_cred();
         let uid = Uid::from_raw(peer.map_err(NetError::system("the peer is unknown"))?.uid());
         let own = Uid::effective();
-        // Another user's process could keep the sockets and read what clients send.
-        if uid != own && !uid.is_root() && !own.is_root() {
-            return Err(failed(format!("it runs as user {uid}; want user {own}")));
+        // Another user's process could keep the sockets and read what clients send, and what it offers is trusted.
+        if uid != own {
+            return Err(failed(format!(
+                "it runs as user {uid}; want user {own}, which this process runs as"
+            )));
         }
         send(&stream, &Request::TakeOver { version: VERSION }, &[]).await?;
         match in_time(receive(&stream)).await? {
@@ -169,7 +178,17 @@ impl Offered {
                 })
             }
             (Answer::Refused { why }, _) => Err(failed(why)),
-            (Answer::Offer { .. } | Answer::Yours { .. }, _) => Err(failed("no descriptors came")),
+            (Answer::Offer { .. } | Answer::Yours { .. } | Answer::Confirmed, _) => {
+                Err(failed("no descriptors came"))
+            }
+        }
+    }
+
+    /// The kind of the gateway's wire. Only a TUN device has a set-up.
+    pub fn kind(&self) -> LinkKind {
+        match self.setup {
+            Some(_) => LinkKind::Tun,
+            None => LinkKind::Udp,
         }
     }
 
@@ -184,7 +203,9 @@ impl Offered {
         let half_open = match in_time(receive(&self.stream)).await? {
             (Answer::Yours { half_open }, _) => half_open,
             (Answer::Refused { why }, _) => return Err(failed(why)),
-            (Answer::Offer { .. }, _) => return Err(failed("an answer out of order")),
+            (Answer::Offer { .. } | Answer::Confirmed, _) => {
+                return Err(failed("an answer out of order"));
+            }
         };
         let ends = half_open.into_iter().map(|(l, r)| (l.into(), r.into()));
         let predecessor = Predecessor::new(self.channel, ends.collect());
@@ -207,17 +228,35 @@ impl Begun {
     /// Confirms that the old process is to drain.
     ///
     /// # Errors
-    /// [`NetError::Handover`] if the old process has ended.
+    /// [`NetError::Handover`] if the old process does not agree in time, since it has ended or has gone on as before. This
+    /// process must end then: both would read the wire.
     pub async fn confirm(&self) -> Result<(), NetError> {
-        send(&self.stream, &Request::Begun, &[]).await
+        in_time(send(&self.stream, &Request::Begun, &[])).await?;
+        match in_time(receive(&self.stream)).await?.0 {
+            Answer::Confirmed => Ok(()),
+            Answer::Refused { why } => Err(failed(why)),
+            other => Err(failed(format!(
+                "found {other:?}, want that it is confirmed"
+            ))),
+        }
     }
 
     /// Waits until the old process has ended, and logs it.
-    pub async fn ended(&self) {
+    ///
+    /// # Errors
+    /// [`NetError::Handover`] if it says anything, which it must not do.
+    pub async fn ended(&self) -> Result<(), NetError> {
         let pid = self.pid;
-        // The old process says nothing more, so that this returns when it has ended.
-        let _ = receive::<Answer>(&self.stream).await;
+        let mut byte = [0];
+        let read = || self.stream.try_read(&mut byte);
+        // An error of the connection means that it has ended, too.
+        if let Ok(1..) = self.stream.async_io(Interest::READABLE, read).await {
+            return Err(failed(format!(
+                "process {pid}, which was taken over, has sent a message; want none"
+            )));
+        }
         tracing::info!(pid, "the process that was taken over has ended");
+        Ok(())
     }
 
     /// Passes a signal to stop on to the old process.
@@ -230,4 +269,51 @@ impl Begun {
 async fn in_time<T>(answer: impl Future<Output = Result<T, NetError>>) -> Result<T, NetError> {
     let answer = tokio::time::timeout(PATIENCE, answer).await;
     answer.unwrap_or_else(|_| Err(failed("it does not answer in time")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun() -> (Begun, UnixStream) {
+        let (stream, old) = UnixStream::pair().unwrap();
+        (Begun { stream, pid: 7 }, old)
+    }
+
+    #[tokio::test]
+    async fn a_handover_is_confirmed_only_if_the_old_process_agrees() {
+        for (answer, agrees) in [
+            (Some(Answer::Confirmed), true),
+            (
+                Some(Answer::Refused {
+                    why: "too late".into(),
+                }),
+                false,
+            ),
+            (None, false),
+        ] {
+            let (begun, old) = begun();
+            if let Some(answer) = &answer {
+                send(&old, answer, &[]).await.unwrap();
+            }
+            let answering = async {
+                let asked = receive::<Request>(&old).await.unwrap().0;
+                assert!(matches!(asked, Request::Begun));
+                drop(old);
+            };
+            let (confirmed, ()) = tokio::join!(begun.confirm(), answering);
+            assert_eq!(confirmed.is_ok(), agrees, "{answer:?}: {confirmed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_after_the_handover_is_no_end_of_the_old_process() {
+        let (begun, old) = self::begun();
+        drop(old);
+        assert!(begun.ended().await.is_ok());
+        let (begun, old) = self::begun();
+        send(&old, &Answer::Confirmed, &[]).await.unwrap();
+        let error = begun.ended().await.unwrap_err().to_string();
+        assert!(error.contains("process 7"), "{error}");
+    }
 }

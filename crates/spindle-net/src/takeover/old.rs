@@ -89,7 +89,6 @@ impl Old {
                 return;
             }
         };
-        self.owns_setup(false);
         replaced(pid);
         self.lifecycle.hand_over();
         tracing::info!(
@@ -105,13 +104,13 @@ impl Old {
             .peer_cred()
             .map_err(NetError::system("the peer is unknown"))?;
         let (uid, own) = (Uid::from_raw(peer.uid()), Uid::effective());
-        if uid != own && !uid.is_root() {
+        if uid != own {
             // The answer could not be read otherwise.
             let read = || stream.try_read(&mut [0; 512]);
             let request = stream.async_io(Interest::READABLE, read);
             let _ = tokio::time::timeout(PATIENCE, request).await;
             return Err(failed(format!(
-                "user {uid} may not ask; want user {own}, which it runs as, or root"
+                "user {uid} may not ask; want user {own}, which it runs as"
             )));
         }
         let pid = peer.pid().and_then(|p| u32::try_from(p).ok()).unwrap_or(0);
@@ -176,25 +175,28 @@ impl Old {
         let yours = Answer::Yours {
             half_open: half_open.collect(),
         };
-        send(stream, &yours, &[]).await?;
+        in_time(send(stream, &yours, &[])).await?;
         match tokio::time::timeout(PATIENCE, receive(stream)).await {
-            Ok(Ok((Request::Begun, _))) => Ok(()),
+            Ok(Ok((Request::Begun, _))) => {
+                self.has_successor(true);
+                in_time(send(stream, &Answer::Confirmed, &[])).await
+            }
             Ok(Ok((other, _))) => Err(failed(format!("found {other:?}, want that it has begun"))),
             Ok(Err(e)) => Err(e),
             Err(_) => Err(failed("the new process does not begin in time")),
         }
     }
 
-    /// Whether this process undoes the set-up at its end.
-    fn owns_setup(&self, owns: bool) {
+    /// Whether another process undoes the set-up.
+    fn has_successor(&self, exists: bool) {
         if let Some(setup) = &self.setup {
-            setup.ownership.set(owns);
+            setup.ownership.set_successor(exists);
         }
     }
 
     /// Reads the wire again.
     async fn resume(&self) {
-        self.owns_setup(true);
+        self.has_successor(false);
         self.control.reclaim();
         if let Err(error) = self.network.hand_over(Step::Return).await {
             tracing::error!(%error, "cannot read the wire again");

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use spindle_units::Instant;
-use spindle_wire::{Checksums, IpFields, Packet};
+use spindle_wire::{Checksums, Endpoint, IpFields, Packet};
 
 use super::TunLink;
 use crate::handover::{Channel, Neighbours, Predecessor, opens_connection};
@@ -80,6 +80,10 @@ impl Handover for TunLink {
 
     fn has_predecessor(&mut self) -> bool {
         self.sharing.neighbours.has_predecessor()
+    }
+
+    fn half_open(&mut self) -> Vec<(Endpoint, Endpoint)> {
+        self.sharing.neighbours.half_open()
     }
 
     fn settle(&mut self, _now: Instant, stack: &mut dyn PacketSink) {

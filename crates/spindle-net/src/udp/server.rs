@@ -549,6 +549,10 @@ impl Handover for UdpServer {
         self.sharing.neighbours.has_predecessor()
     }
 
+    fn half_open(&mut self) -> Vec<(Endpoint, Endpoint)> {
+        self.sharing.neighbours.half_open()
+    }
+
     fn settle(&mut self, now: Instant, stack: &mut dyn PacketSink) {
         for stray in std::mem::take(&mut self.sharing.strays) {
             let own = self.ids.peek(stray.id).is_some() || stack.expects(&stray.packet);

@@ -311,6 +311,9 @@ pub(crate) struct Connect {
     /// multicast addresses are excepted in any case
     #[arg(long, value_name = "NETWORK")]
     pub(crate) redirect_except: Vec<String>,
+    /// Remove the rules that a connect with --redirect and the same --listen has left because it was killed, and end
+    #[arg(long)]
+    pub(crate) remove_redirect: bool,
     /// Programs need a user and a password of this file (lines USER:PASSWORD, not readable by others);
     /// they may then come from other hosts
     #[arg(long, value_name = "FILE")]
@@ -352,13 +355,14 @@ pub(crate) struct Connect {
 }
 
 /// The flags of `connect` by which programs reach it. `exec` has its own way.
-const WAYS_IN: [&str; 8] = [
+const WAYS_IN: [&str; 9] = [
     "listen",
     "socks5",
     "http_connect",
     "transparent",
     "redirect",
     "redirect_except",
+    "remove_redirect",
     "proxy_users",
     "expose",
 ];

@@ -35,6 +35,9 @@ pub(crate) fn connect(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         }
         Ok(listen)
     };
+    if args.remove_redirect {
+        return redirect::remove(&listen(args)?);
+    }
     let plan = Connecting::new(registry, args, listen, destination)?;
     private(&plan.listen, &plan.destination, &plan.args)?;
     let redirect = redirect::options(&plan.args)?;
@@ -147,7 +150,7 @@ impl Connecting {
         } = self;
         let options = self.options()?;
         let wire = |_: &mut Option<Offered>| match &plan.tun {
-            Some(tun) => Wire::tun(&paths.setup(tun)),
+            Some(tun) => Ok(Wire::tun(&paths.setup(tun))?),
             None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
         };
         let start = async |network: Network, counted| {
@@ -168,6 +171,7 @@ impl Connecting {
                 kind: entered.kind,
                 listen: entered.listen,
                 to: described(&self.destination),
+                backends: None,
                 uplinks: paths.uplinks.clone(),
                 serve: async move {
                     let _watching = watching;

@@ -1,11 +1,14 @@
 //! The certificates of a running service: reading them again, and the warning before they end.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use spindle_net::backends::Backends;
 use spindle_net::metrics::Metrics;
 use spindle_net::tls::Certificates;
 use spindle_net::users::Users;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, Interval, interval_at};
 
 /// How often the log warns of a certificate that ends soon.
@@ -21,16 +24,57 @@ pub(super) struct Reloaded<'a> {
     pub(super) backends: Option<&'a Backends>,
 }
 
+/// Reads the back ends again, in a task: looking up names may take as long as the resolver waits.
+struct BackendReader {
+    asked: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl BackendReader {
+    fn new(backends: Backends) -> Self {
+        let asked = Arc::new(Notify::new());
+        let request = asked.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                // Requests during a reading are one request to read once more afterwards.
+                request.notified().await;
+                match tokio::task::spawn_blocking(super::gateway::backends_again).await {
+                    Ok(Ok(list)) => {
+                        backends.replace(list);
+                        tracing::info!(%backends, "back ends read again");
+                    }
+                    Ok(Err(failure)) => {
+                        tracing::error!(error = %failure.line(), "back ends stay as they were");
+                    }
+                    Err(error) => tracing::error!(%error, "back ends stay as they were"),
+                }
+            }
+        });
+        Self { asked, task }
+    }
+}
+
+impl Drop for BackendReader {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// The certificates of a service, if it has any, and where their ends are reported.
 pub(super) struct ExpiryWatch<'a> {
     files: Reloaded<'a>,
     metrics: Metrics,
+    backends: Option<BackendReader>,
 }
 
 impl<'a> ExpiryWatch<'a> {
-    /// Reports the ends of the certificates for the first time.
+    /// Reports the ends of the certificates for the first time. Needs tokio's runtime.
     pub(super) fn new(files: Reloaded<'a>, metrics: Metrics) -> Self {
-        let watch = Self { files, metrics };
+        let watch = Self {
+            files,
+            metrics,
+            backends: files.backends.cloned().map(BackendReader::new),
+        };
         watch.look();
         watch
     }
@@ -40,21 +84,11 @@ impl<'a> ExpiryWatch<'a> {
         interval_at(Instant::now() + EVERY, EVERY)
     }
 
-    /// Reads the users, the back ends and the certificates again, and logs the results. If one of them is broken, the
-    /// others are replaced all the same.
+    /// Reads the users and the certificates again, begins to read the back ends again, and logs the results. If one of them is
+    /// broken, the others are replaced all the same.
     pub(super) fn reload(&self) {
-        if let Some(backends) = self.files.backends {
-            // Looking up names takes time.
-            match tokio::task::block_in_place(super::gateway::backends_again) {
-                Ok(list) => {
-                    let texts: Vec<_> = list.iter().map(|b| b.addr.to_string()).collect();
-                    backends.replace(list);
-                    tracing::info!(backends = %texts.join(" "), "back ends read again");
-                }
-                Err(failure) => {
-                    tracing::error!(error = %failure.line(), "back ends stay as they were");
-                }
-            }
+        if let Some(backends) = &self.backends {
+            backends.asked.notify_one();
         }
         if let Some(users) = self.files.users {
             match users.reload() {

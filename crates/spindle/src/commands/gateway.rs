@@ -1,7 +1,9 @@
 //! `spindle gateway`.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,14 +11,14 @@ use clap::Parser;
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::StackConfig;
 use spindle_mptcp::path_manager::Passive;
-use spindle_net::LinkKind;
 use spindle_net::backends::BackendAddr;
 use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
-use spindle_net::setup::{Dnat, SetupOptions};
+use spindle_net::setup::{Dnat, SetupError, SetupOptions};
 use spindle_net::takeover::Offered;
 use spindle_net::tls::Certificates;
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::UdpServer;
+use spindle_net::{LinkKind, NetError};
 
 use super::proxy::{backend, backends, closed};
 use super::service::{
@@ -65,22 +67,15 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         ..plan.limits.stack(Vec::new())
     };
     let listen: Vec<String> = places.outside.iter().map(SocketAddr::to_string).collect();
-    let wire = |offered: &mut Option<Offered>| match (&plan.tun, offered) {
-        (Some(tun), None) => Wire::tun(&places.setup(tun)),
-        (Some(tun), Some(offered)) => Wire::adopted(&places.setup(tun), offered),
-        (None, offered) => {
-            let link = plan.limits.udp_server(places.outside.clone());
-            let link = match offered {
-                Some(o) => UdpServer::from_descriptors(link, std::mem::take(&mut o.wire)),
-                None => UdpServer::bind(link),
-            };
-            Ok(Wire::plain(link?))
-        }
-    };
     let control = plan.control_path(KIND, &listen);
+    let asked = args.take_over.then_some(control.as_path());
+    let wire = |offered: &mut Option<Offered>| match offered {
+        Some(offered) => taken_over(&plan, &places, offered),
+        None => opened(&plan, &places, asked),
+    };
     live(
         &plan,
-        args.take_over.then_some(control.as_path()),
+        asked,
         stack,
         wire,
         async |network, counted| {
@@ -92,6 +87,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 listen,
                 uplinks: None,
                 to,
+                backends: reloaded.clone(),
                 serve: gateway.serve(),
             })
         },
@@ -101,6 +97,52 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
             backends: reloaded.as_ref(),
         },
     )
+}
+
+/// The wire of a gateway that takes over from none. `asked` is the control socket at which none answered.
+fn opened(plan: &Plan, places: &Places, asked: Option<&Path>) -> Result<Wire, Failure> {
+    // A gateway that is to be taken over may have another control socket.
+    let failure = |in_use: bool, failure: Failure| match (in_use, asked) {
+        (true, Some(asked)) => Failure::Other(format!(
+            "{}; no gateway could be taken over at {}: if one has the address, give its --control",
+            failure.line(),
+            asked.display()
+        )),
+        _ => failure,
+    };
+    match &plan.tun {
+        Some(tun) => Wire::tun(&places.setup(tun)).map_err(|e| {
+            let in_use = matches!(e, SetupError::InUse(_) | SetupError::AddressInUse(_));
+            failure(in_use, e.into())
+        }),
+        None => {
+            let link = UdpServer::bind(plan.limits.udp_server(places.outside.clone()));
+            let link = link.map_err(|e| failure(e.kind() == ErrorKind::AddrInUse, e.into()));
+            Ok(Wire::plain(link?))
+        }
+    }
+}
+
+/// The wire of the gateway that is taken over.
+fn taken_over(plan: &Plan, places: &Places, offered: &mut Offered) -> Result<Wire, Failure> {
+    let flag = |kind| match kind {
+        LinkKind::Tun => "--tun",
+        LinkKind::Udp => "--udp",
+    };
+    let (found, want) = (offered.kind(), plan.kind);
+    if found != want {
+        let (found, want) = (flag(found), flag(want));
+        let text = format!("it runs with {found}, this process with {want}; want the same");
+        return Err(NetError::Handover(text).into());
+    }
+    match &plan.tun {
+        Some(tun) => Wire::adopted(&places.setup(tun), offered),
+        None => {
+            let link = plan.limits.udp_server(places.outside.clone());
+            let wire = std::mem::take(&mut offered.wire);
+            Ok(Wire::plain(UdpServer::from_descriptors(link, wire)?))
+        }
+    }
 }
 
 /// The back ends that the process's flags, and its file of flags as it is now, name.

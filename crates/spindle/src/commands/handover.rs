@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_net::service::{Notifier, Signal, Signals, WATCHDOG_PROCESS};
+use spindle_net::setup::Ownership;
 use spindle_net::status::Totals;
 use spindle_net::takeover::{Begun, Listener, Offered, Old};
 use spindle_net::{NetError, Network};
@@ -47,24 +48,35 @@ pub(super) async fn metrics_listener(
 pub(super) struct Before {
     begun: Option<Arc<Begun>>,
     ended: Option<watch::Receiver<bool>>,
+    setup: Option<Ownership>,
 }
 
 impl Before {
     /// Confirms that the old process is to drain, and logs when it has ended.
-    pub(super) async fn confirm(begun: Option<Begun>) -> Result<Self, NetError> {
+    ///
+    /// If this process fails before that, the old one goes on and needs the set-up. So this process undoes the set-up at its
+    /// end only once the old one has ended, or is to stop as well.
+    pub(super) async fn confirm(
+        begun: Option<Begun>,
+        setup: Option<Ownership>,
+    ) -> Result<Self, NetError> {
         let Some(begun) = begun.map(Arc::new) else {
             return Ok(Self::default());
         };
         begun.confirm().await?;
         let (end, ended) = watch::channel(false);
-        let waiting = begun.clone();
+        let (waiting, owned) = (begun.clone(), setup.clone());
         tokio::spawn(async move {
-            waiting.ended().await;
+            match waiting.ended().await {
+                Ok(()) => own(owned.as_ref()),
+                Err(error) => tracing::error!(%error, "it is not waited for"),
+            }
             end.send_replace(true);
         });
         Ok(Self {
             begun: Some(begun),
             ended: Some(ended),
+            setup,
         })
     }
 
@@ -72,6 +84,7 @@ impl Before {
     pub(super) async fn stop(&self) {
         if let Some(begun) = &self.begun {
             begun.stop().await;
+            own(self.setup.as_ref());
         }
     }
 
@@ -92,6 +105,13 @@ impl Before {
                 },
             }
         }
+    }
+}
+
+/// From now on, this process undoes the set-up at its end.
+fn own(setup: Option<&Ownership>) {
+    if let Some(setup) = setup {
+        setup.set_predecessor(false);
     }
 }
 

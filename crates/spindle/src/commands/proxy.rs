@@ -28,9 +28,9 @@ const MOST_WEIGHT: u32 = 1000;
 /// What is behind a gateway, with its text for the log and the status.
 pub(super) fn backend(args: &Gateway) -> Result<(Backend, String), Failure> {
     if args.forward.is_empty() {
-        let list = backends(args)?;
-        let texts: Vec<_> = list.iter().map(|b| b.addr.to_string()).collect();
-        return Ok((Backend::Service(Backends::new(list)), texts.join(" ")));
+        let backends = Backends::new(backends(args)?);
+        let text = backends.to_string();
+        return Ok((Backend::Service(backends), text));
     }
     if !args.to.is_empty() {
         let text = " and --to exclude each other: either clients name their targets, or all connections go to one \

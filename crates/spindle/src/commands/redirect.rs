@@ -1,10 +1,11 @@
 //! The flags by which the kernel redirects programs' connections to a connect: `--transparent`, `--redirect` and
 //! `--redirect-except`.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
 
 use spindle_net::connect::Connect;
-use spindle_net::setup::{IpNet, RedirectError, RedirectOptions};
+use spindle_net::setup::{IpNet, RedirectError, RedirectOptions, remove_redirection};
 use spindle_net::{Target, Targets};
 
 use super::service::bad;
@@ -55,6 +56,10 @@ pub(super) fn options(args: &Args) -> Result<Option<RedirectOptions>, Failure> {
     if args.redirect.is_empty() {
         return Ok(None);
     }
+    if let Some(text) = args.listen.iter().find(|l| has_port_0(l)) {
+        let want = "a port other than 0 with --redirect: the rules that a killed connect left are found by it";
+        return Err(bad("listen", text, want));
+    }
     let redirected = args.redirect.iter().map(|text| {
         text.parse().map_err(|e: RedirectError| {
             Failure::Setting(Setting {
@@ -74,6 +79,23 @@ pub(super) fn options(args: &Args) -> Result<Option<RedirectOptions>, Failure> {
         redirected: redirected.collect::<Result<_, _>>()?,
         except: except.collect::<Result<_, _>>()?,
     }))
+}
+
+/// Whether the system chooses the port.
+fn has_port_0(listen: &str) -> bool {
+    listen
+        .parse::<SocketAddr>()
+        .is_ok_and(|addr| addr.port() == 0)
+}
+
+/// `--remove-redirect`: removes the rules that a killed connect with these addresses has left.
+pub(super) fn remove(listen: &[SocketAddr]) -> Result<ExitCode, Failure> {
+    if let Some(first) = listen.first()
+        && let Some(table) = remove_redirection(*first)?
+    {
+        eprintln!("removed the table inet {table}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Installs the rules, with the gateway's present addresses among the exceptions, and logs what they do.
@@ -107,6 +129,14 @@ pub(super) fn install(
 
 /// The present addresses of a gateway. Those of a name may change later.
 fn addresses(target: &Target) -> Vec<IpAddr> {
-    let found = target.to_string().to_socket_addrs();
-    found.map_or_else(|_| Vec::new(), |list| list.map(|a| a.ip()).collect())
+    match target.to_string().to_socket_addrs() {
+        Ok(list) => list.map(|a| a.ip()).collect(),
+        Err(error) => {
+            tracing::warn!(
+                via = %target, %error,
+                "--via does not resolve at present: programs' own connections to it are redirected, too; restart connect when it does"
+            );
+            Vec::new()
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Common parts of `gateway` and `connect`: reading the flags, and the life of the process.
 
 use std::convert::Infallible;
+use std::fs::OpenOptions;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
+use spindle_net::backends::Backends;
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
@@ -40,6 +42,9 @@ use crate::failure::{Failure, Setting};
 const LEAST_MTU: u16 = 1280;
 /// How long resets and undoing the set-up may take after draining: some runs of `ip` and `nft`.
 const UNDOING: Duration = Duration::from_secs(15);
+
+/// How long the end of the process waits for threads that look up names.
+const LOOKING_UP: Duration = Duration::from_secs(5);
 
 /// How often the data path is checked if no service manager requests it. A hang is logged.
 const UNWATCHED: Duration = Duration::from_secs(10);
@@ -325,6 +330,8 @@ pub(super) struct Running<F> {
     /// The addresses that it listens on, as its users know them.
     pub(super) listen: Vec<String>,
     pub(super) to: String,
+    /// The back ends, in place of `to`, if they may be replaced.
+    pub(super) backends: Option<Backends>,
     /// The uplinks that it follows.
     pub(super) uplinks: Option<Uplinks>,
     /// The future that runs the service.
@@ -339,7 +346,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// A TUN device.
-    pub(super) fn tun(options: &SetupOptions) -> Result<Self, Failure> {
+    pub(super) fn tun(options: &SetupOptions) -> Result<Self, SetupError> {
         let (link, guard) = setup(options)?;
         Ok(Self {
             link: Box::new(link),
@@ -394,7 +401,7 @@ where
         .enable_all()
         .build()
         .map_err(|e| Failure::Other(format!("cannot start the runtime: {e}")))?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         // Catch signals before the set-up, so that a signal during it does not leave it behind.
         let mut signals =
             Signals::catch().map_err(|e| Failure::Other(format!("cannot catch signals: {e}")))?;
@@ -427,7 +434,9 @@ where
         drop(wire.guard);
         limiter.summarize();
         done
-    })
+    });
+    runtime.shutdown_timeout(LOOKING_UP);
+    done
 }
 
 /// Logs periodically how many lines the log has suppressed.
@@ -519,13 +528,21 @@ where
     })
 }
 
-/// Warns if the secrets of TLS connections are written to a file.
+/// Warns if the secrets of TLS connections are written to a file, and logs an error if they cannot be written.
 fn warn_of_key_log(reloaded: &Reloaded<'_>) {
-    if let (Some(_), Some(file)) = (reloaded.tls, std::env::var_os("SSLKEYLOGFILE")) {
-        tracing::warn!(
-            file = %Path::new(&file).display(),
+    let (Some(_), Some(file)) = (reloaded.tls, std::env::var_os("SSLKEYLOGFILE")) else {
+        return;
+    };
+    let path = Path::new(&file);
+    match OpenOptions::new().append(true).create(true).open(path) {
+        Ok(_) => tracing::warn!(
+            file = %path.display(),
             "SSLKEYLOGFILE is set: everyone who can read the file can decipher the TLS connections"
-        );
+        ),
+        Err(error) => tracing::error!(
+            file = %path.display(), %error,
+            "SSLKEYLOGFILE is set, but the file cannot be written: no secrets of TLS connections are in it"
+        ),
     }
 }
 
@@ -581,6 +598,7 @@ async fn observe<F>(
         transport: plan.transport.clone(),
         listen: running.listen.clone(),
         to: running.to.clone(),
+        backends: running.backends.clone(),
         uplinks: running.uplinks.clone(),
         since: Instant::now(),
         lifecycle: running.lifecycle.clone(),
@@ -601,10 +619,7 @@ async fn observe<F>(
         };
         observers.tasks.push(handover::allow(old, manager.clone())?);
     }
-    let before = Before::confirm(begun).await?;
-    if let Some(ownership) = ownership {
-        ownership.set(true);
-    }
+    let before = Before::confirm(begun, ownership).await?;
     observers.tasks.push(tokio::spawn(
         async move { match control.serve(source).await {} },
     ));

@@ -382,7 +382,15 @@ fn the_secrets_of_tls_are_written_where_sslkeylogfile_says() {
     );
     for service in [&gateway, &connect] {
         wait_for("a warning", || {
-            service.log().contains("SSLKEYLOGFILE is set")
+            service.log().contains("everyone who can read the file")
         });
     }
+    drop(connect);
+    let connect = format!("connect --udp --listen {port} --bundle laptop.bundle");
+    let connect = logging(&connect, "missing/connect.keys");
+    let log = connect.log();
+    assert!(
+        log.contains("missing/connect.keys") && log.contains("cannot be written"),
+        "{log}"
+    );
 }

@@ -217,6 +217,52 @@ fn a_table_that_a_killed_connect_left_is_replaced() {
 }
 
 #[test]
+fn a_table_that_a_killed_connect_left_is_removed_on_request_and_others_are_named() {
+    let test =
+        "redirect::a_table_that_a_killed_connect_left_is_removed_on_request_and_others_are_named";
+    within(test, 60, |hosts| {
+        if !have(test, "nft") {
+            return;
+        }
+        let _gateway = gateway(hosts);
+        let killed = connect(hosts, &format!("{LOOPBACK} --redirect user:65534"));
+        drop(killed);
+        let mut other = connect(hosts, "--listen 127.0.0.1:1081 --redirect user:65533");
+        let left = "spindle-connect-127.0.0.1-1080";
+        assert!(other.log().contains(left), "{}", other.log());
+        let remove = || {
+            let mut command = hosts.client_command(&[program(), "connect"]);
+            command.args(LOOPBACK.split(' ')).arg("--remove-redirect");
+            let out = command.output().expect("the command");
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(out.status.success(), "{said}");
+            said
+        };
+        assert!(remove().contains(left));
+        assert_eq!(tables(hosts), "table inet spindle-connect-127.0.0.1-1081\n");
+        assert_eq!(remove(), "", "nothing is left");
+        assert_eq!(other.end(), Some(0), "{}", other.log());
+    });
+}
+
+#[test]
+fn rules_for_a_port_that_the_system_chooses_are_refused() {
+    let test = "redirect::rules_for_a_port_that_the_system_chooses_are_refused";
+    within(test, 60, |hosts| {
+        let mut command = hosts.client_command(&[program(), "connect", "--udp"]);
+        command
+            .args("--via 10.1.1.1:4430 --insecure --listen 127.0.0.1:0 --redirect all".split(' '));
+        let out = command.output().expect("the command");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("a port other than 0 with --redirect"),
+            "{said}"
+        );
+    });
+}
+
+#[test]
 fn the_programs_of_one_user_are_redirected_and_not_those_of_another() {
     let test = "redirect::the_programs_of_one_user_are_redirected_and_not_those_of_another";
     within(test, 60, |hosts| {

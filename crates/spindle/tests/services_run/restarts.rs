@@ -226,6 +226,19 @@ fn gateway_that_fails_at_its_start_leaves_the_old_one_as_it_was() {
     assert!(gateways.fails(&metrics).contains("--metrics"));
     let more = format!("--take-over --listen {}", free());
     assert!(gateways.fails(&more).contains("want the same addresses"));
+    let mut command = gateways.command("--take-over");
+    let other = gateways.directory.path().join("other.sock");
+    let out = command.arg("--control").arg(&other).output();
+    let said = String::from_utf8_lossy(&out.expect("the command").stderr).into_owned();
+    let name = other.display().to_string();
+    assert!(said.contains(&name) && said.contains("--control"), "{said}");
+    let mut command = Command::new(program());
+    command.args(["gateway", "--tun", "spin9", "--listen", "10.9.0.1:80"]);
+    command.args(["--to", "127.0.0.1:80", "--take-over", "--control"]);
+    let out = command.arg(gateways.control()).output();
+    let said = String::from_utf8_lossy(&out.expect("the command").stderr).into_owned();
+    let kinds = "it runs with --udp, this process with --tun";
+    assert!(said.contains(kinds), "{said}");
     assert!(
         gateways
             .fails("")
@@ -402,9 +415,25 @@ fn killed_gateway_between_two_others_cuts_only_the_connections_behind_it() {
     assert_eq!(third.end(), Some(0), "{}", third.log());
 }
 
+/// A copy of the program that this user may execute.
+fn program_of(user: u32, directory: &Path) -> PathBuf {
+    let copy = directory.join("spindle");
+    std::fs::copy(program(), &copy).expect("a copy");
+    open_to_all(&copy, 0o755);
+    std::os::unix::fs::chown(&copy, Some(user), None).expect("an owner");
+    copy
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+/// A user that is not root.
+const OTHER: u32 = 12_345;
+
 #[test]
 fn another_user_may_not_take_over() {
-    use std::os::unix::fs::{PermissionsExt, chown};
     use std::os::unix::process::CommandExt;
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped another_user_may_not_take_over: it takes root");
@@ -415,32 +444,52 @@ fn another_user_may_not_take_over() {
     let mut old = gateways.start("");
     let (_connect, port) = connect(outer, "");
     // Even if the files are open to all.
-    let open = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
-    };
-    open(gateways.directory.path(), 0o777);
-    open(&gateways.directory.path().join("gw.sock.handover"), 0o666);
-    let copy = gateways.directory.path().join("spindle");
-    std::fs::copy(program(), &copy).expect("a copy");
-    open(&copy, 0o755);
-    chown(&copy, Some(12_345), None).expect("an owner");
+    open_to_all(gateways.directory.path(), 0o777);
+    open_to_all(&gateways.directory.path().join("gw.sock.handover"), 0o666);
+    let copy = program_of(OTHER, gateways.directory.path());
     let mut command = Command::new(&copy);
     command.args(["gateway", "--udp", "--take-over", "--control"]);
     command
         .arg(gateways.control())
         .args(gateways.flags.split_whitespace());
-    let out = command
-        .uid(12_345)
-        .gid(12_345)
-        .output()
-        .expect("the command");
+    let out = command.uid(OTHER).gid(OTHER).output();
+    let out = out.expect("the command");
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("user 12345 may not ask"), "{said}");
-    wait_for("the refusal is logged", || {
-        old.log().contains("not handed over")
+    assert!(
+        said.contains("it runs as user 0; want user 12345"),
+        "{said}"
+    );
+    wait_for("the old one refuses", || {
+        old.log().contains("user 12345 may not ask")
     });
     assert!(works(port));
     std::fs::remove_file(&copy).expect("the copy");
+    assert_eq!(old.end(), Some(0), "{}", old.log());
+}
+
+#[test]
+fn root_does_not_take_over_from_another_user() {
+    use std::os::unix::process::CommandExt;
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped root_does_not_take_over_from_another_user: it takes root");
+        return;
+    }
+    let outer = free();
+    let gateways = Gateways::new(format!("--listen {outer} --to {}", echo()));
+    open_to_all(gateways.directory.path(), 0o777);
+    let copy = program_of(OTHER, gateways.directory.path());
+    let mut command = Command::new(&copy);
+    command.args(["gateway", "--udp"]);
+    command.args(gateways.flags.split_whitespace());
+    command.uid(OTHER).gid(OTHER);
+    let mut old = Running::start_at(command, &gateways.control());
+    let (_connect, port) = connect(outer, "");
+    let said = gateways.fails("--take-over");
+    assert!(
+        said.contains("it runs as user 12345; want user 0"),
+        "{said}"
+    );
+    assert!(works(port));
     assert_eq!(old.end(), Some(0), "{}", old.log());
 }
 
@@ -465,8 +514,8 @@ fn request_of_another_version_or_that_is_none_is_refused() {
     };
     for (text, why) in [
         (
-            r#"{"take-over":{"version":2}}"#,
-            "version 1 of the handover",
+            r#"{"take-over":{"version":1}}"#,
+            "version 2 of the handover",
         ),
         (r#""ready""#, "want a request"),
         ("{", "cannot be read"),
@@ -509,6 +558,7 @@ fn sigusr2_starts_the_program_again_and_notifies_the_service_manager() {
     said.sort();
     let pid: i32 = said[0]
         .strip_prefix("MAINPID=")
+        .and_then(|rest| rest.strip_suffix("\nWATCHDOG=1"))
         .and_then(|p| p.parse().ok())
         .expect("a pid");
     let started = Started(nix::unistd::Pid::from_raw(pid));

@@ -80,12 +80,14 @@ fn a_reload_replaces_the_back_ends_unless_the_file_is_wrong() {
     let gateway = crate::program::Running::start(command);
     let connect = start("connect", &format!("--listen {port} --via {outer}"));
     assert!(!works(port), "nothing listens there");
-    write(&echo().to_string());
+    let service = echo();
+    write(&service.to_string());
     gateway.signal("HUP");
     wait_for("the reload", || {
         gateway.log().contains("back ends read again")
     });
     assert!(works(port), "{}", connect.log());
+    assert_eq!(gateway.status()["to"], service.to_string());
     write("nowhere");
     gateway.signal("HUP");
     wait_for("the mistake", || {
@@ -93,4 +95,53 @@ fn a_reload_replaces_the_back_ends_unless_the_file_is_wrong() {
         log.contains("back ends stay as they were") && log.contains("gateway.toml:3: to")
     });
     assert!(works(port), "{}", connect.log());
+}
+
+#[test]
+fn signals_are_handled_while_names_of_back_ends_are_looked_up_in_vain() {
+    let test = "signals_are_handled_while_names_of_back_ends_are_looked_up_in_vain";
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped {test}: it takes root");
+        return;
+    }
+    // A name server that never answers.
+    let [a, b, ..] = std::process::id().to_le_bytes();
+    let at = std::net::Ipv4Addr::new(127, 77, a, b);
+    let Ok(server) = std::net::UdpSocket::bind((at, 53)) else {
+        eprintln!("skipped {test}: {at} cannot be a name server");
+        return;
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, resolver) = (
+        directory.path().join("gateway.toml"),
+        directory.path().join("resolv.conf"),
+    );
+    let text = format!("nameserver {at}\noptions timeout:30 attempts:5\n");
+    std::fs::write(&resolver, text).expect("a file");
+    let (outer, port) = (free(), free());
+    let write = |to: &str| {
+        let text = format!("udp = true\nlisten = \"{outer}\"\nto = \"{to}\"\n");
+        std::fs::write(&file, text).expect("the file");
+    };
+    write(&echo().to_string());
+    let line = format!(
+        "mount --bind {} /etc/resolv.conf && exec \"$@\"",
+        resolver.display()
+    );
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &line, "sh"]);
+    command.arg(crate::program::program());
+    command.arg("gateway").arg("--config").arg(&file);
+    let mut gateway = crate::program::Running::start(command);
+    let connect = start("connect", &format!("--listen {port} --via {outer}"));
+    write("service.example:80");
+    gateway.signal("HUP");
+    let patience = Some(std::time::Duration::from_secs(20));
+    server.set_read_timeout(patience).expect("a timeout");
+    let mut query = [0; 512];
+    server.recv(&mut query).expect("a query");
+    assert!(works(port), "{}", connect.log());
+    assert_eq!(gateway.end(), Some(0), "{}", gateway.log());
+    let log = gateway.log();
+    assert!(!log.contains("back ends"), "no answer came: {log}");
 }
