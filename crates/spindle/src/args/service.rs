@@ -375,7 +375,8 @@ const WAYS_IN: [&str; 9] = [
         match arg.get_id().as_str() {
             // The program's own output is on the same terminal.
             "log" => arg.default_value("warn"),
-            _ => arg.hide(is_way_in),
+            _ if is_way_in => arg.hide(true),
+            _ => arg,
         }
     })
 )]
