@@ -205,6 +205,23 @@ fn frto_detects_a_spurious_timeout() {
     assert_eq!(p.info().counters.retransmissions, 1);
 }
 
+/// The acknowledgement that shows that a timeout was spurious also shows a loss. The loss halves the window that was restored,
+/// not the one that the timeout had left.
+#[test]
+fn a_loss_found_together_with_a_spurious_timeout_halves_the_restored_window() {
+    let mut config = window(10);
+    config.loss.frto = true;
+    let (mut p, _) = sending(config, 20);
+    let (_, out) = p.wait();
+    assert_eq!(numbers(&p, &out), [0]);
+    assert_eq!(acked(&mut p, 1, &[]), [10, 11]);
+    acked(&mut p, 1, &[(2, 10)]);
+    assert_eq!(p.info().counters.undos, 1);
+    assert_eq!(p.info().counters.fast_retransmits, 1);
+    let ssthresh = p.info().ssthresh / u64::from(MSS);
+    assert!((4..=6).contains(&ssthresh), "{ssthresh} segments");
+}
+
 fn probing() -> Config {
     let mut config = window(4);
     config.loss.tail_loss_probe = Some(TailLossProbe {

@@ -57,28 +57,13 @@ impl Sender {
         // the segments that Limited Transmit sent beyond cwnd.
         let flight = self.flight_size();
         let prior_una = self.una;
-        let sacked = (!a.sacks.is_empty()).then(|| self.take_sacks(a.sacks));
-        let newly_sacked = sacked.map_or(0, |s| s.bytes);
-        let acked = if a.ack > self.una {
-            if self.in_recovery() && self.config.loss.reordering.is_some() {
-                self.note_reordering();
-            }
-            if self.search.is_some() {
-                self.note_delivered_sizes(a.ack);
-            }
-            self.board.acknowledge(a.ack, a.data_acked)
-        } else {
-            Acked::default()
-        };
-        let delivered = match sacked {
-            Some(sacked) => merge(sacked, acked),
-            None => acked,
-        };
+        let (delivered, newly_sacked) = self.take_acknowledged(a);
         self.una = self.una.max(a.ack);
         let advanced = self.una > prior_una;
         let cumulative = self.una - prior_una;
 
         self.take_rtt(now, &delivered, advanced, a.echo);
+        let undos = self.counters.undos;
         if let Some((left, _)) = a.dsack {
             self.on_dsack(now, left);
         }
@@ -93,6 +78,11 @@ impl Sender {
         if self.spurious.frto != Frto::Off {
             self.frto_step(now, advanced, &delivered, duplicate || a.repeats);
         }
+        let flight = match self.counters.undos > undos {
+            // A loss that is found now reduces the restored window.
+            true => flight.max(self.flight_size()),
+            false => flight,
+        };
         let entered = self.update_phase(now, a, advanced, flight, coupling);
         self.grow(
             now,
@@ -122,6 +112,27 @@ impl Sender {
             acked: cumulative,
             sacked: newly_sacked,
             entered_recovery: entered,
+        }
+    }
+
+    /// Applies an acknowledgement to the scoreboard. Returns what it acknowledged, and the bytes newly SACKed.
+    #[inline]
+    fn take_acknowledged(&mut self, a: &AckInput<'_>) -> (Acked, u64) {
+        let sacked = (!a.sacks.is_empty()).then(|| self.take_sacks(a.sacks));
+        let acked = if a.ack > self.una {
+            if self.in_recovery() && self.config.loss.reordering.is_some() {
+                self.note_reordering();
+            }
+            if self.search.is_some() {
+                self.note_delivered_sizes(a.ack);
+            }
+            self.board.acknowledge(a.ack, a.data_acked)
+        } else {
+            Acked::default()
+        };
+        match sacked {
+            Some(sacked) => (merge(sacked, acked), sacked.bytes),
+            None => (acked, 0),
         }
     }
 
