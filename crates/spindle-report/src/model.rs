@@ -39,6 +39,12 @@ impl Estimate {
             _ => false,
         }
     }
+
+    /// Whether the interval spans a factor of 2 or more. Such a value is too uncertain to be compared with others.
+    pub fn is_wide(&self) -> bool {
+        self.ci95
+            .is_some_and(|(low, high)| high > low && high >= 2.0 * low)
+    }
 }
 
 /// The page of `compare` and `run`.
