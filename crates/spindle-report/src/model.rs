@@ -281,6 +281,13 @@ pub struct LineSeries {
     pub paper: Vec<PaperNumber>,
 }
 
+impl LineSeries {
+    /// The name whose colour the line has.
+    pub fn colour(&self) -> &str {
+        self.colour.as_deref().unwrap_or(&self.name)
+    }
+}
+
 /// A number that the paper prints for a point of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaperNumber {
