@@ -7,6 +7,7 @@ mod draw;
 mod ids;
 mod observing;
 pub(crate) mod packet;
+mod paths;
 mod ports;
 mod units;
 pub(crate) mod world;
@@ -215,6 +216,8 @@ struct Run {
     capture: Option<PcapWriter<std::io::BufWriter<std::fs::File>>>,
     failed: Option<PcapError>,
     recording: bool,
+    /// Whether a balancer other than ECMP chooses the links.
+    per_packet: bool,
     seen: Vec<Seen>,
     observing: Observing,
 }
@@ -348,12 +351,33 @@ impl Run {
             .flows()
             .map(|(f, planned)| outcome(f, planned, &lost))
             .collect();
-        let recording = self.app.recording.map(|r| (r, self.seen));
+        let mut recording = self.app.recording.map(|r| (r, self.seen));
+        if let Some((recording, seen)) = &mut recording {
+            let ends = recording.ends(seen);
+            recording.paths = paths::names(&self.world.simulation, &ends, self.per_packet);
+        }
         Ok(RunOutput {
             result,
             flows,
             recording,
         })
+    }
+}
+
+impl Recording {
+    /// Sender and receiver of each subflow.
+    fn ends(&self, seen: &[Seen]) -> Vec<(Endpoint, Endpoint)> {
+        let sends = |from: &Endpoint| seen.iter().filter(|s| s.src == *from).count();
+        let order =
+            |(_, server, client): &(spindle_mptcp::SubflowId, Endpoint, Endpoint)| match sends(
+                server,
+            ) < sends(
+                client,
+            ) {
+                true => (*client, *server),
+                false => (*server, *client),
+            };
+        self.subflows.iter().map(order).collect()
     }
 }
 
