@@ -50,3 +50,9 @@ fn subflow_of_a_balancer_that_chooses_for_each_packet_is_named_by_its_endpoints(
         let _: std::net::SocketAddr = end.parse().unwrap();
     }
 }
+
+#[test]
+fn subflow_whose_packets_choose_their_paths_is_named_by_its_endpoints() {
+    let found = paths("fuso-fig4ab", "reps");
+    assert!(found[0].contains(" to "), "{found:?}");
+}

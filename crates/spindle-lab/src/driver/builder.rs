@@ -10,7 +10,7 @@ use spindle_experiment::rng::{Purpose, Streams};
 use spindle_experiment::traffic::Plan;
 use spindle_fabric::{HostId, Network, Simulation};
 use spindle_mptcp::{Config, StackConfig};
-use spindle_wire::Endpoint;
+use spindle_wire::{Endpoint, Segment};
 
 use super::app::{App, Routes, Script, Usage};
 use super::conn::Content;
@@ -218,7 +218,7 @@ fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
     let seed = streams.value(Purpose::Salts, 0);
     let still: Simulation<BoxedPacket> = Simulation::new(network.clone(), seed);
     Some(Box::new(move |from: Endpoint, to: Endpoint| {
-        let route = paths::route(&still, from, to);
+        let route = paths::route(&still, from, to, Segment::new(from, to).flow_hash());
         let between = route.len().saturating_sub(1).max(1);
         route[1.min(between)..between].to_vec()
     }))

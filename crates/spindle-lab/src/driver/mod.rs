@@ -171,6 +171,8 @@ pub(crate) struct Seen {
     pub(crate) dst: Endpoint,
     /// The sequence number of the segment, or that of the first segment of an encoded packet's unit.
     pub(crate) seq: SeqNumber,
+    /// The hash by which switches choose a link.
+    pub(crate) flow_hash: u64,
 }
 
 impl Seen {
@@ -185,6 +187,7 @@ impl Seen {
             src: packet.src(),
             dst: packet.dst(),
             seq,
+            flow_hash: packet.flow_hash(),
         })
     }
 }
@@ -353,8 +356,8 @@ impl Run {
             .collect();
         let mut recording = self.app.recording.map(|r| (r, self.seen));
         if let Some((recording, seen)) = &mut recording {
-            let ends = recording.ends(seen);
-            recording.paths = paths::names(&self.world.simulation, &ends, self.per_packet);
+            let sent = recording.sent(seen);
+            recording.paths = paths::names(&self.world.simulation, &sent, self.per_packet);
         }
         Ok(RunOutput {
             result,
@@ -365,19 +368,27 @@ impl Run {
 }
 
 impl Recording {
-    /// Sender and receiver of each subflow.
-    fn ends(&self, seen: &[Seen]) -> Vec<(Endpoint, Endpoint)> {
-        let sends = |from: &Endpoint| seen.iter().filter(|s| s.src == *from).count();
-        let order =
-            |(_, server, client): &(spindle_mptcp::SubflowId, Endpoint, Endpoint)| match sends(
-                server,
-            ) < sends(
-                client,
-            ) {
-                true => (*client, *server),
-                false => (*server, *client),
+    /// What each subflow sent in the direction of the data.
+    fn sent(&self, seen: &[Seen]) -> Vec<paths::Sent> {
+        let of = |from: Endpoint, to: Endpoint| {
+            let own = move |s: &&Seen| s.src == from && s.dst == to && s.at >= self.issued;
+            seen.iter().filter(own)
+        };
+        let sent = |server: Endpoint, client: Endpoint| {
+            let pushed = of(server, client).count() < of(client, server).count();
+            let (from, to) = if pushed {
+                (client, server)
+            } else {
+                (server, client)
             };
-        self.subflows.iter().map(order).collect()
+            let first = of(from, to).next().map(|s| s.flow_hash);
+            let hash = first.filter(|hash| of(from, to).all(|s| s.flow_hash == *hash));
+            paths::Sent { from, to, hash }
+        };
+        let subflows = self.subflows.iter();
+        subflows
+            .map(|(_, server, client)| sent(*server, *client))
+            .collect()
     }
 }
 
