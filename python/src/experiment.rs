@@ -1,9 +1,11 @@
 //! Experiments: a text, the settings that override it, and the experiment parsed from both.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
+use spindle_experiment::readings::{self, Reading};
+use spindle_experiment::variations::Variation;
 use spindle_experiment::{Experiment as Read, Overrides, Scale, library, rewrite};
 use spindle_lab::driver::RunError;
 use spindle_lab::sweep::{Job, jobs};
@@ -46,12 +48,23 @@ fn scale(name: &str) -> PyResult<Scale> {
         })
 }
 
+/// The reading of that name. It must be one of the paper that the experiment in the file belongs to.
+fn reading(name: &str, file: (&str, &str), directory: &Path) -> PyResult<&'static Reading> {
+    let plain = library::parse(&REGISTRY, file, directory, &Overrides::default())
+        .map_err(errors::experiment)?;
+    readings::find(name, plain.paper.as_deref().as_slice()).map_err(|e| errors::unknown(&e))
+}
+
+fn variation(name: &str) -> PyResult<Variation> {
+    Variation::find(name).map_err(|e| errors::unknown_name(&format!("--vary: {e}")))
+}
+
 #[pymethods]
 impl Experiment {
     /// Reads a text that errors call `name`.
     #[new]
     #[pyo3(signature = (name, text, directory, *, set=vec![], loss=None, flows=None, seeds=None,
-                        seed=None, transports=None, scale=None))]
+                        seed=None, transports=None, scale=None, reading=None, variation=None))]
     #[expect(clippy::too_many_arguments, reason = "each is a flag of its own")]
     fn new(
         name: String,
@@ -64,7 +77,10 @@ impl Experiment {
         seed: Option<String>,
         transports: Option<String>,
         scale: Option<&str>,
+        reading: Option<&str>,
+        variation: Option<&str>,
     ) -> PyResult<Self> {
+        let reading = reading.map(|r| self::reading(r, (&name, &text), &directory));
         let overrides = Overrides {
             set,
             loss,
@@ -73,7 +89,8 @@ impl Experiment {
             seed,
             transports,
             scale: scale.map(self::scale).transpose()?,
-            ..Overrides::default()
+            reading: reading.transpose()?,
+            variation: variation.map(self::variation).transpose()?,
         };
         let read = library::parse(&REGISTRY, (&name, &text), &directory, &overrides)
             .map_err(errors::experiment)?;
@@ -156,7 +173,8 @@ impl Experiment {
         self.read.claims.iter().map(claim).collect()
     }
 
-    /// The text with all settings applied, and with the files that it names.
+    /// The text with all settings applied, and with the files that it names. It has the choices of a reading, but not
+    /// a variation, which changes no key.
     fn to_toml(&self) -> PyResult<String> {
         let Some(s) = &self.source else {
             return Err(errors::internal("a part of an experiment has no text"));

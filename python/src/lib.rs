@@ -41,6 +41,8 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(names::experiments, m)?)?;
     m.add_function(wrap_pyfunction!(names::builtin, m)?)?;
     m.add_function(wrap_pyfunction!(names::reproductions, m)?)?;
+    m.add_function(wrap_pyfunction!(names::readings, m)?)?;
+    m.add_function(wrap_pyfunction!(names::variations, m)?)?;
     m.add_function(wrap_pyfunction!(names::explain, m)?)?;
     m.add_function(wrap_pyfunction!(names::transports, m)?)?;
     m.add_function(wrap_pyfunction!(names::balancers, m)?)?;

@@ -5,8 +5,10 @@ use std::sync::LazyLock;
 use pyo3::prelude::*;
 use spindle_experiment::library::{self, BuiltIn};
 use spindle_experiment::metrics::Metric;
+use spindle_experiment::readings::{READINGS, Reading};
 use spindle_experiment::registry::Registry;
-use spindle_experiment::suggestion;
+use spindle_experiment::variations::Variation;
+use spindle_experiment::{ExperimentError, suggestion};
 
 use crate::errors;
 
@@ -45,6 +47,20 @@ pub(crate) fn reproductions(
     };
     let chosen: Vec<&BuiltIn> = chosen.map_err(|e| errors::unknown(&e))?;
     Ok(chosen.iter().map(|e| e.id).collect())
+}
+
+/// Name, title and papers of all readings.
+#[pyfunction]
+pub(crate) fn readings() -> PyResult<Vec<(&'static str, String, Vec<String>)>> {
+    let of = |r: &Reading| Ok((r.name, r.title()?, r.papers()?));
+    let all: Result<_, ExperimentError> = READINGS.iter().map(of).collect();
+    all.map_err(errors::experiment)
+}
+
+/// Name and title of all variations.
+#[pyfunction]
+pub(crate) fn variations() -> Vec<(&'static str, &'static str)> {
+    Variation::ALL.map(|v| (v.name(), v.title())).to_vec()
 }
 
 /// The description of a transport, or a list of all names.

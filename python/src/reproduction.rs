@@ -37,12 +37,18 @@ impl Reproduction {
         joint
     }
 
-    /// The JSON of `spindle reproduce --json` at that scale.
-    fn to_json(&self, scale: &str) -> PyResult<String> {
+    /// The JSON of `spindle reproduce --json` at that scale, with that reading and that variation.
+    #[pyo3(signature = (scale, reading=None, variation=None))]
+    fn to_json(
+        &self,
+        scale: &str,
+        reading: Option<String>,
+        variation: Option<String>,
+    ) -> PyResult<String> {
         let reproduction = Verdicts {
             scale: scale.to_owned(),
-            reading: None,
-            variation: None,
+            reading,
+            variation,
             experiments: self.verdicts.clone(),
             arena: self.arena(),
         };

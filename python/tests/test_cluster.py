@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import spindle
 from conftest import essence
-from spindle import Experiment, Status, Store, VersionMismatch, cluster
+from spindle import Experiment, Status, Store, VersionMismatch, _native, cluster
 from spindle.__main__ import main
 
 distributed = pytest.importorskip("distributed")
@@ -66,12 +66,22 @@ def test_another_version_on_a_worker_is_refused(small: Experiment) -> None:
     key = cluster.Key(*key)
     text = small.to_toml()
     with pytest.raises(VersionMismatch, match="want 0.0.1"):
-        cluster.work("sweep", "0.0.1", (text, "x"), [0], [key])
+        cluster.work("sweep", "0.0.1", (text, "x", None), [0], [key])
     with pytest.raises(VersionMismatch, match="found run"):
         other = key._replace(configuration="0" * 16)
-        cluster.work("sweep", spindle.__version__, (text, "x"), [0], [other])
-    [(line, seconds)] = cluster.work("sweep", spindle.__version__, (text, "x"), [0], [key])
+        cluster.work("sweep", spindle.__version__, (text, "x", None), [0], [other])
+    [(line, seconds)] = cluster.work("sweep", spindle.__version__, (text, "x", None), [0], [key])
     assert key.configuration in line and seconds > 0
+
+
+def test_a_worker_makes_the_runs_of_a_varied_experiment(small: Experiment) -> None:
+    varied = small.with_variation("half-min-rto")
+    key = cluster.Key(*varied._native.keys()[0][1])
+    job = (varied.to_toml(), varied.id, varied.variation)
+    [(line, _)] = cluster.work("sweep", spindle.__version__, job, [0], [key])
+    assert cluster.Key(*_native.head(line)[3]) == key
+    with pytest.raises(VersionMismatch, match="found run"):
+        cluster.work("sweep", spindle.__version__, (*job[:2], None), [0], [key])
 
 
 def test_an_interrupt_ends_the_runs_on_workers(client: Any, endless: Experiment) -> None:
@@ -98,7 +108,7 @@ def test_an_interrupt_ends_the_runs_on_workers(client: Any, endless: Experiment)
 
 def test_a_job_that_arrives_after_its_sweep_has_ended_is_ended(endless: Experiment) -> None:
     (_, key), *_ = endless._native.keys()
-    job = (spindle.__version__, (endless.to_toml(), "x"), [0], [cluster.Key(*key)])
+    job = (spindle.__version__, (endless.to_toml(), "x", None), [0], [cluster.Key(*key)])
     cluster.stop("over")
     with pytest.raises(spindle.Stopped):
         cluster.work("over", *job)

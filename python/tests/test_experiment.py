@@ -86,6 +86,30 @@ def test_changes_return_other_experiments(small: Experiment) -> None:
     assert keys(e.at_scale("quick")) != keys(e.at_scale("full"))
 
 
+def test_a_reading_and_a_variation_change_runs_and_can_be_sent_to_another_process() -> None:
+    plain = Experiment.builtin("caps-fig12").at_scale("quick")
+    read, varied = plain.with_reading("ns-2"), plain.with_variation("half-buffers")
+    both = read.with_variation("half-buffers")
+    assert (both.reading, both.variation, plain.reading, plain.variation) == ("ns-2", "half-buffers", None, None)
+    assert len({keys(e)[0] for e in (plain, read, varied, both)}) == len({plain, read, varied, both}) == 4
+    for e in (read, varied, both):
+        sent = pickle.loads(pickle.dumps(e))
+        assert keys(sent) == keys(e) and sent == e
+        assert sent.variation == e.variation
+    assert keys(both.with_reading(None).with_variation(None)) == keys(plain)
+
+
+def test_readings_belong_to_papers() -> None:
+    assert "ns-2" in spindle.readings("caps") and "ns-2" not in spindle.readings("fuso")
+    assert set(spindle.readings("caps")) < set(spindle.readings())
+    for name in spindle.readings("caps"):
+        assert Experiment.builtin("caps-fig8").with_reading(name).reading == name
+    for name in spindle.variations():
+        assert Experiment.builtin("caps-fig8").with_variation(name).variation == name
+    with pytest.raises(UnknownName, match="--reading: ns-2 is a reading of .*, not of fuso"):
+        Experiment.builtin("fuso-fig4ab").with_reading("ns-2")
+
+
 def test_errors_contain_place_key_and_accepted_values(tmp_path: Path) -> None:
     file = tmp_path / "wrong.toml"
     text = Experiment.builtin("fuso-fig4ab").to_toml()

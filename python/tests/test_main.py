@@ -28,6 +28,23 @@ def test_reproduce_writes_the_verdicts_of_the_command_line(
     assert file.read_text() == theirs
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [["--reading", "ns-2"], ["--vary", "smaller-mss"], ["--reading", "ns-2", "--vary", "other-seeds"]],
+)
+def test_reproduce_accepts_the_readings_and_variations_of_the_command_line(
+    command: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    file = tmp_path / "verdicts.json"
+    theirs, printed = command("reproduce", *QUICK, *flags, "--json", "-"), command("reproduce", *QUICK, *flags)
+    assert main(["reproduce", *QUICK, *flags, "--json", str(file)]) == 0
+    assert capsys.readouterr().out.split() == printed.split()
+    assert file.read_text() == theirs
+    made = json.loads(theirs)
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    assert (made.get("reading"), made.get("variation")) == (given.get("--reading"), given.get("--vary"))
+
+
 def test_run_accepts_the_flags_of_the_command_line(
     command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +62,9 @@ def test_a_mistake_prints_one_line_and_exits_with_2(
         (["reproduce", "fuso-fig4"], 'found experiment "fuso-fig4"'),
         (["reproduce", "--paper", "cap"], 'did you mean "caps"'),
         (["reproduce"], "want ids of experiments"),
+        (["reproduce", "caps-fig9", "--reading", "ns-22"], 'did you mean "ns-2"'),
+        (["reproduce", "caps-fig9", "--reading", "syn-3s"], "not of caps"),
+        (["reproduce", "caps-fig9", "--vary", "load"], "want one of other-seeds, "),
         (["run", str(tmp_path / "none.toml")], "none.toml"),
         (["run", "fuso-fig4ab", "--loss", "2ms"], "--loss: loss.rate: found"),
     ]:

@@ -1,7 +1,7 @@
 //! Prints how often 95 % intervals cover the true value, for the table of docs/numbers.md.
 //!
-//! `cargo run --release -p spindle-experiment --example coverage -- 2000`: the argument is the number of
-//! experiments per row.
+//! `cargo run --release -p spindle-experiment --example coverage -- 2000`: the first argument is the number of
+//! experiments per row. Further arguments are numbers of runs, in place of those of the table.
 
 #[path = "../tests/support/coverage.rs"]
 mod coverage;
@@ -10,6 +10,9 @@ use std::process::ExitCode;
 
 use coverage::{ALIKE, DIFFERENT, Shape, Statistic, experiments};
 use spindle_experiment::metrics::Metric;
+
+/// Numbers of runs. Experiments of a paper that measure long flows have 2, 3 or 5 runs, all others 20 or more.
+const RUNS: [usize; 7] = [2, 3, 5, 10, 20, 30, 50];
 
 /// Flows per run.
 const FLOWS: usize = 250;
@@ -31,10 +34,15 @@ const TIMEOUTS: Shape = Shape {
 };
 
 fn main() -> ExitCode {
-    let count = std::env::args().nth(1).map(|n| n.parse());
-    let Some(Ok(count)) = count else {
-        eprintln!("usage: coverage EXPERIMENTS");
+    let arguments: Option<Vec<u32>> = std::env::args().skip(1).map(|n| n.parse().ok()).collect();
+    let arguments = arguments.unwrap_or_default();
+    let Some((&count, runs)) = arguments.split_first().filter(|(_, r)| !r.contains(&0)) else {
+        eprintln!("usage: coverage EXPERIMENTS [RUNS]...");
         return ExitCode::from(2);
+    };
+    let runs: Vec<usize> = match runs {
+        [] => RUNS.to_vec(),
+        given => given.iter().map(|n| *n as usize).collect(),
     };
     let p99 = Metric::FctPercentile(0.99);
     let statistics = [
@@ -46,7 +54,7 @@ fn main() -> ExitCode {
         Statistic::Decrease(p99),
     ];
     println!("| runs | distribution | statistic | covered |\n|---|---|---|---|");
-    for runs in [10, 20, 30, 50] {
+    for runs in runs {
         for shape in [ALIKE, DIFFERENT, VERY_DIFFERENT, TIMEOUTS] {
             for found in experiments(shape, (runs, FLOWS), &statistics, count) {
                 let (name, share) = (found.statistic.name(), 100.0 * found.share());

@@ -19,6 +19,9 @@ pub struct FlowTrace {
     pub completed: Instant,
     /// The number of subflows of the connection. Each has a lane.
     pub subflows: u8,
+    /// The path of each subflow: the links that it does not share with all others, such as `P1`, or its two endpoints.
+    /// Empty if it is not known.
+    pub paths: Vec<String>,
     /// All events, ordered by time.
     pub events: Vec<FlowEvent>,
     /// The same flow under another transport, drawn below on the same time scale.
@@ -191,6 +194,7 @@ mod tests {
             issued: at(100),
             completed: at(600),
             subflows: 2,
+            paths: Vec::new(),
             events: vec![
                 event(150, lost, 1460, 1460),
                 event(400, FlowEventKind::Rto, 1460, 0),

@@ -97,7 +97,7 @@ pub struct NamedBalancer {
 pub const WITH_PRIORITIES: &str = "-pq";
 
 /// The balancer that is used if none is named.
-const ECMP: &str = "ecmp";
+pub const ECMP: &str = "ecmp";
 
 pub use crate::topologies::{TopologyFactory, TopologyRequest};
 

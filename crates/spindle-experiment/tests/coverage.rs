@@ -15,12 +15,16 @@ const RUNS: usize = 20;
 /// Checks that intervals cover the true value in 91 to 99 of 100 experiments: 93 to 97, and two points for the
 /// simulation's own error.
 fn check(shape: Shape, statistic: Statistic) {
-    for found in experiments(shape, (RUNS, 20), &[statistic], EXPERIMENTS) {
+    check_with(RUNS, shape, statistic);
+}
+
+fn check_with(runs: usize, shape: Shape, statistic: Statistic) {
+    for found in experiments(shape, (runs, 20), &[statistic], EXPERIMENTS) {
         let share = found.share();
         let name = found.statistic.name();
         assert!(
             (0.91..=0.99).contains(&share),
-            "{}, {name}: {share}",
+            "{runs} runs, {}, {name}: {share}",
             shape.name
         );
     }
@@ -30,6 +34,14 @@ fn check(shape: Shape, statistic: Statistic) {
 fn intervals_of_means_cover_the_true_mean() {
     check(ALIKE, Statistic::Of(Metric::FctMean));
     check(DIFFERENT, Statistic::Of(Metric::FctMean));
+}
+
+#[test]
+fn intervals_of_two_three_and_five_runs_cover_the_true_mean() {
+    for runs in [2, 3, 5] {
+        check_with(runs, ALIKE, Statistic::Of(Metric::FctMean));
+        check_with(runs, DIFFERENT, Statistic::Decrease(Metric::FctMean));
+    }
 }
 
 #[test]

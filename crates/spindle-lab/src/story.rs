@@ -197,6 +197,13 @@ fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> Fl
         .map(|(id, ..)| id.0 + 1)
         .max()
         .unwrap_or(1);
+    let path = |subflow: u8| {
+        let at = recording
+            .subflows
+            .iter()
+            .position(|(id, ..)| id.0 == subflow);
+        at.and_then(|i| recording.paths.get(i)).cloned()
+    };
     let kilobytes = recording.bytes as f64 / 1e3;
     FlowTrace {
         transport: transport.to_owned(),
@@ -209,6 +216,7 @@ fn trace(transport: &str, flow: u32, recording: &Recording, seen: &[Seen]) -> Fl
         issued: recording.issued,
         completed: recording.completed,
         subflows,
+        paths: (0..subflows).map(|i| path(i).unwrap_or_default()).collect(),
         events,
         compare_with: None,
     }

@@ -1,10 +1,12 @@
 //! The page of `compare` and `run`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 use spindle_experiment::metrics::{Metric, TooFewFlows};
 
+use super::distinct::distinct;
 use super::error::ReportError;
 use super::flow::flow_section;
 use super::format::{NONE, Quantity, count, micros};
@@ -71,11 +73,14 @@ impl CompareReport {
         } else {
             String::new()
         };
+        let looks = distinct(point.transports.iter().map(|t| t.name.as_str()));
+        page.repaint(looks.clone());
         let samples: Vec<Distribution<'_>> = point
             .transports
             .iter()
             .map(|t| Distribution {
                 name: &t.name,
+                colour: &looks[&t.name],
                 samples: &t.fct_us,
                 marked: [t.p99_us, t.p999_us],
             })
@@ -90,11 +95,11 @@ impl CompareReport {
                 }))
                 h2 { "The tail" }
                 (page.figure(&format!("tail{suffix}"), TAIL_CAPTION, Kind::Plain, |l| {
-                    bar_panels(l, "percentiles of flow completion time", &panels(&TAIL, point))
+                    bar_panels(l, "percentiles of flow completion time", &panels(&TAIL, point, &looks))
                 }))
                 h2 { "Timeouts and extra load" }
                 (page.figure(&format!("timeouts{suffix}"), COST_CAPTION, Kind::Plain, |l| {
-                    bar_panels(l, "timeouts and extra load", &panels(&COST, point))
+                    bar_panels(l, "timeouts and extra load", &panels(&COST, point, &looks))
                 }))
                 h2 { "The numbers" }
                 (table(page, &self.runs, &point.transports))
@@ -128,9 +133,14 @@ const COST: [Column; 2] = [
     ("Extra load", Quantity::Fraction, |t| t.extra_load),
 ];
 
-fn panels(columns: &[Column], point: &ComparePoint) -> Vec<BarPanel> {
+fn panels(
+    columns: &[Column],
+    point: &ComparePoint,
+    looks: &BTreeMap<String, String>,
+) -> Vec<BarPanel> {
     let row = |t: &TransportResult, get: fn(&TransportResult) -> Option<Estimate>| BarRow {
         name: t.name.clone(),
+        colour: looks[&t.name].clone(),
         value: get(t),
         href: None,
         paper: Vec::new(),

@@ -17,6 +17,7 @@
 mod arena;
 mod claims;
 mod compare;
+mod distinct;
 mod error;
 mod figure;
 mod flow;

@@ -39,6 +39,12 @@ impl Estimate {
             _ => false,
         }
     }
+
+    /// Whether the interval spans a factor of 2 or more. Such a value is too uncertain to be compared with others.
+    pub fn is_wide(&self) -> bool {
+        self.ci95
+            .is_some_and(|(low, high)| high > low && high >= 2.0 * low)
+    }
 }
 
 /// The page of `compare` and `run`.
@@ -273,6 +279,13 @@ pub struct LineSeries {
     pub points: Vec<SeriesPoint>,
     /// The numbers that the paper prints for points of this line, in any order.
     pub paper: Vec<PaperNumber>,
+}
+
+impl LineSeries {
+    /// The name whose colour the line has.
+    pub fn colour(&self) -> &str {
+        self.colour.as_deref().unwrap_or(&self.name)
+    }
 }
 
 /// A number that the paper prints for a point of a line.

@@ -1,6 +1,6 @@
 //! The frame that every page shares, and the writing of a report's files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +80,8 @@ pub(crate) struct Attached {
 pub(crate) struct Page {
     files: Vec<(String, String)>,
     transports: BTreeSet<String>,
+    /// Names that have the looks of other names, which differ from those of the other lines of a figure.
+    colours: BTreeMap<String, String>,
     broad: bool,
     /// The script of this page alone.
     script: &'static str,
@@ -168,8 +170,20 @@ impl Page {
 
     /// The look of a transport, whose colours the page will define.
     pub(crate) fn look(&mut self, name: &str) -> Look {
-        self.transports.insert(name.to_owned());
-        super::palette::look(name)
+        let name = self.colour(name).to_owned();
+        let look = super::palette::look(&name);
+        self.transports.insert(name);
+        look
+    }
+
+    /// The name whose look a name has on this page.
+    pub(crate) fn colour<'a>(&'a self, name: &'a str) -> &'a str {
+        self.colours.get(name).map_or(name, String::as_str)
+    }
+
+    /// From here on, these names have the looks of other names.
+    pub(crate) fn repaint(&mut self, colours: impl IntoIterator<Item = (String, String)>) {
+        self.colours = colours.into_iter().collect();
     }
 
     /// Lets the page be as wide as a desktop window, for text next to pictures.
@@ -258,7 +272,12 @@ pub(crate) fn file_stem(name: &str) -> String {
 
 /// A transport's name with a dot in its colour.
 pub(crate) fn badge(page: &mut Page, name: &str) -> Markup {
-    let class = format!("swatch {}", page.look(name).class);
+    badge_of(page, name, name)
+}
+
+/// A name with a dot in the colour of another name.
+pub(crate) fn badge_of(page: &mut Page, name: &str, colour: &str) -> Markup {
+    let class = format!("swatch {}", page.look(colour).class);
     html! { span class=(class) {} (name) }
 }
 

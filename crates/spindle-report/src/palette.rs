@@ -7,6 +7,16 @@
 /// A colour as red, green and blue.
 type Rgb = [u8; 3];
 
+/// All markers.
+pub(crate) const MARKERS: [Marker; 6] = [
+    Marker::Circle,
+    Marker::Square,
+    Marker::Diamond,
+    Marker::Triangle,
+    Marker::Wedge,
+    Marker::Ring,
+];
+
 /// The shape that marks a measured point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
@@ -40,10 +50,18 @@ pub struct Look {
 }
 
 /// A family of schemes: its colours on a light and on a dark page, and its marker.
-struct Family {
+pub(crate) struct Family {
     light: Rgb,
     dark: Rgb,
     marker: Marker,
+}
+
+impl Family {
+    /// The colours on a light and on a dark page, paler by a share of 0 to 1.
+    pub(crate) fn colours(&self, fade: f64) -> (String, String) {
+        let light = hex(mix(self.light, [255; 3], fade));
+        (light, hex(mix(self.dark, [16; 3], fade)))
+    }
 }
 
 const fn family(light: u32, dark: u32, marker: Marker) -> Family {
@@ -58,7 +76,7 @@ const fn rgb(hex: u32) -> Rgb {
     [(hex >> 16) as u8, (hex >> 8) as u8, hex as u8]
 }
 
-const FAMILIES: [Family; 13] = [
+pub(crate) const FAMILIES: [Family; 13] = [
     family(0x55_5f_6e, 0xa9_b4_c4, Marker::Square), // tcp
     family(0x2f_94_cf, 0x7c_c8_f5, Marker::Triangle), // tlp
     family(0xb8_7b_00, 0xf2_b8_2e, Marker::Wedge),  // repflow
@@ -74,7 +92,7 @@ const FAMILIES: [Family; 13] = [
     family(0x11_14_18, 0xf2_f4_f7, Marker::Ring),   // oracle
 ];
 
-const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
+pub(crate) const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "5 2"];
 
 /// Families for lines that are not transports. The families that are easiest to distinguish come first.
 const SERIES: [usize; 6] = [4, 3, 5, 7, 2, 0];
@@ -120,8 +138,44 @@ fn known(name: &str) -> Option<(usize, usize)> {
     })
 }
 
+/// Whether Spindle ships a preset of that name, without a balancer.
+pub(crate) fn is_preset(name: &str) -> bool {
+    known(name).is_some()
+}
+
+/// The start of a name that states a look.
+const CHOSEN: &str = "look#";
+
+/// A name for [`look`] that states the look itself: `look#LIGHT/DARK/DASH/MARKER`, with the indices of dash and marker.
+pub(crate) fn chosen(look: &Look) -> String {
+    let dash = DASHES.iter().position(|d| *d == look.dash).unwrap_or(0);
+    let marker = MARKERS.iter().position(|m| *m == look.marker).unwrap_or(0);
+    let (light, dark) = (&look.light[1..], &look.dark[1..]);
+    format!("{CHOSEN}{light}/{dark}/{dash}/{marker}")
+}
+
+/// The look that a name of [`chosen`] states.
+fn stated(name: &str) -> Option<Look> {
+    let mut parts = name.strip_prefix(CHOSEN)?.split('/');
+    let colour = |part: &str| u32::from_str_radix(part, 16).ok().map(|c| hex(rgb(c)));
+    let light = parts.next().and_then(colour)?;
+    let dark = parts.next().and_then(colour)?;
+    let dash = *DASHES.get(parts.next()?.parse::<usize>().ok()?)?;
+    let marker = *MARKERS.get(parts.next()?.parse::<usize>().ok()?)?;
+    Some(Look {
+        class: class_name(name, fnv(name)),
+        light,
+        dark,
+        dash,
+        marker,
+    })
+}
+
 /// The look of a transport, of a pair `transport@balancer`, or of any other name.
 pub fn look(name: &str) -> Look {
+    if let Some(look) = stated(name) {
+        return look;
+    }
     let (base, balancer) = name.split_once('@').unwrap_or((name, ""));
     let (stem, fade) = subflow_count(base);
     let hash = fnv(name);
@@ -139,10 +193,11 @@ pub fn look(name: &str) -> Look {
         dash = (dash + 1 + fnv(balancer) as usize % (DASHES.len() - 1)) % DASHES.len();
     }
     let family = &FAMILIES[index];
+    let (light, dark) = family.colours(fade);
     Look {
         class: class_name(name, hash),
-        light: hex(mix(family.light, [255; 3], fade)),
-        dark: hex(mix(family.dark, [16; 3], fade)),
+        light,
+        dark,
         dash: DASHES[dash],
         marker: variant(family.marker, fade),
     }
@@ -251,6 +306,16 @@ mod tests {
     fn numbered_series_have_different_colours() {
         let looks: HashSet<_> = (0..6).map(|i| look(&format!("series#{i}")).light).collect();
         assert_eq!(looks.len(), 6);
+    }
+
+    #[test]
+    fn name_of_a_chosen_look_gives_that_look() {
+        let own = look("fuso-4");
+        let stated = look(&chosen(&own));
+        assert_eq!((&stated.light, &stated.dark), (&own.light, &own.dark));
+        assert_eq!((stated.dash, stated.marker), (own.dash, own.marker));
+        let wrong = look("look#00/zz/9/9");
+        assert_eq!(wrong, look("look#00/zz/9/9"));
     }
 
     #[test]

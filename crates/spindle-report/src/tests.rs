@@ -79,6 +79,7 @@ fn trace(name: &str) -> FlowTrace {
         issued: at(0),
         completed: at(900),
         subflows: 2,
+        paths: vec![format!("{name} P1"), "P2".into()],
         events: vec![
             event(10, 0, FlowEventKind::New, 7),
             event(20, 1, FlowEventKind::New, 1467),
@@ -233,7 +234,10 @@ fn a_page_with_everything_is_well_formed() {
         result("fuso", vec![3.0]),
     ]);
     let mut flow = trace("fuso");
-    flow.compare_with = Some(Box::new(trace("mptcp")));
+    flow.compare_with = Some(Box::new(FlowTrace {
+        completed: Instant::from_nanos(2_700_000),
+        ..trace("mptcp")
+    }));
     report.flows.push(flow);
     report.runs = runs("compare", &["tcp", "fuso"]);
     report.points[0].transports[1].group = Some(1);
@@ -242,6 +246,10 @@ fn a_page_with_everything_is_well_formed() {
     let page = check_directory(directory.path());
     for text in [
         "waits 690",
+        "subflow 0: fuso P1",
+        "subflow 1: P2",
+        "Under fuso the flow is done after 900",
+        "earlier than under mptcp: mptcp takes 3.0 times as long.",
         "recovered on subflow 1",
         "lost at fuso",
         "timeout on subflow 0",

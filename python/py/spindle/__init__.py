@@ -58,11 +58,13 @@ __all__ = [
     "explain",
     "flows",
     "metrics",
+    "readings",
     "reproduce",
     "run",
     "sweep",
     "trace",
     "transports",
+    "variations",
 ]
 
 
@@ -99,3 +101,24 @@ def metrics() -> dict[str, tuple[str, str]]:
     Units are ``us``, ``bit/s``, ``B``, and ``1`` for shares (0 to 1) and plain numbers.
     """
     return {name: (title, unit) for name, title, unit in _native.metrics()}
+
+
+def readings(paper: str | None = None) -> dict[str, str]:
+    """The titles of all readings by name: sets of choices for what a paper leaves open.
+
+    :meth:`Experiment.with_reading` applies one.
+
+    Parameters
+    ----------
+    paper : str, optional
+        Only readings of this paper, such as ``caps``.
+    """
+    return {name: title for name, title, of in _native.readings() if paper is None or paper in of}
+
+
+def variations() -> dict[str, str]:
+    """The titles of all variations by name: changes of one kind of value, to see whether a verdict depends on it.
+
+    :meth:`Experiment.with_variation` applies one.
+    """
+    return dict(_native.variations())

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import _native
+from . import _native, readings, variations
 from .errors import ExperimentError, SpindleError, UnknownName
 from .experiment import Experiment
 from .sweep import Reproduction, reproduce, sweep
@@ -67,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("quick", "full", "paper-scale"):
         scale.add_argument(f"--{name}", dest="scale", action="store_const", const=name)
     many.set_defaults(scale="quick")
+    many.add_argument("--reading", metavar="NAME", help="a named set of choices for what the paper leaves open")
+    many.add_argument("--vary", metavar="NAME", help="change one kind of value in all experiments")
     return parser
 
 
@@ -130,12 +132,22 @@ def _run(options: argparse.Namespace) -> int:
     return _code(results.all_well)
 
 
+def _announce(options: argparse.Namespace) -> None:
+    """Prints the reading and the variation that are asked for."""
+    if options.reading:
+        _say(options, f"reading {options.reading}: {readings()[options.reading]}\n")
+    if options.vary:
+        _say(options, f"variation {options.vary}: {variations()[options.vary]}\n")
+
+
 def _reproduce(options: argparse.Namespace) -> int:
     if not (options.ids or options.paper or options.all):
         raise UnknownName("want ids of experiments, --paper PAPER or --all")
     ids = _native.reproductions(options.ids, options.paper, options.all)
     built_in = (Experiment.builtin(id) for id in ids)
-    experiments = [e._with(scale=options.scale, seed=options.seed) for e in built_in]
+    flags = {"scale": options.scale, "seed": options.seed, "reading": options.reading, "variation": options.vary}
+    experiments = [e._with(**flags) for e in built_in]
+    _announce(options)
     name = options.paper or (ids[0] if len(ids) == 1 else "reproduce")
     gathered = Reproduction()
     with ExitStack() as stack:

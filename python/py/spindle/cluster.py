@@ -35,7 +35,7 @@ class Cluster:
 
     def __init__(self, experiments: list[Experiment], client: Client) -> None:
         self._client = client
-        self._experiments = [(e.to_toml(), e.id) for e in experiments]
+        self._experiments = [(e.to_toml(), e.id, e.variation) for e in experiments]
         self._keys = [[Key(*key) for _, key in e._native.keys()] for e in experiments]
         self._sweep = uuid.uuid4().hex
         self._under_way: dict[Future[Any], Batch] = {}
@@ -59,9 +59,8 @@ class Cluster:
         """Hands out a job."""
         numbers = [t.number for t in batch.tasks]
         keys = [self._keys[batch.experiment][n] for n in numbers]
-        text, name = self._experiments[batch.experiment]
         future = self._client.submit(
-            work, self._sweep, _native.VERSION, (text, name), numbers, keys, pure=False
+            work, self._sweep, _native.VERSION, self._experiments[batch.experiment], numbers, keys, pure=False
         )
         self._under_way[future] = batch
         future.add_done_callback(self._done.put)
@@ -133,7 +132,7 @@ _lock = threading.Lock()
 def work(
     sweep: str,
     version: str,
-    experiment: tuple[str, str],
+    experiment: tuple[str, str, str | None],
     numbers: list[int],
     keys: list[Key],
 ) -> Made:
@@ -162,8 +161,8 @@ def work(
 
 
 @functools.lru_cache(maxsize=8)
-def _read(text: str, name: str) -> tuple[_native.Experiment, list[Key]]:
-    native = Experiment.parse(text, name)._native
+def _read(text: str, name: str, variation: str | None) -> tuple[_native.Experiment, list[Key]]:
+    native = Experiment.parse(text, name).with_variation(variation)._native
     return native, [Key(*key) for _, key in native.keys()]
 
 

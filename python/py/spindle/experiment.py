@@ -52,6 +52,8 @@ class _Source:
     seed: str | None = None
     transports: str | None = None
     scale: str | None = None
+    reading: str | None = None
+    variation: str | None = None
 
     def read(self) -> _native.Experiment:
         return _native.Experiment(
@@ -65,6 +67,8 @@ class _Source:
             seed=self.seed,
             transports=self.transports,
             scale=self.scale,
+            reading=self.reading,
+            variation=self.variation,
         )
 
 
@@ -184,6 +188,41 @@ class Experiment:
         """
         return self._with(scale=scale)
 
+    def with_reading(self, name: str | None) -> Experiment:
+        """The experiment under a reading of its paper, as by ``spindle reproduce --reading``.
+
+        A reading is a named set of choices for what a paper leaves open. What was set stays set.
+
+        Parameters
+        ----------
+        name : str or None
+            A name of :func:`spindle.readings`, such as ``"ns-2"``; ``None``: the choices of the file.
+
+        Raises
+        ------
+        UnknownName
+            If there is none of that name, or if it is a reading of other papers only.
+        """
+        return self._with(reading=name)
+
+    def with_variation(self, name: str | None) -> Experiment:
+        """The experiment with one kind of value changed, as by ``spindle reproduce --vary``.
+
+        The change is applied after everything else. It is not part of :meth:`to_toml`, since it changes values
+        that the file may not contain; pickling keeps it.
+
+        Parameters
+        ----------
+        name : str or None
+            A name of :func:`spindle.variations`, such as ``"half-buffers"``; ``None``: no change.
+
+        Raises
+        ------
+        UnknownName
+            If there is none of that name.
+        """
+        return self._with(variation=name)
+
     def set(self, key: str, value: Any) -> Experiment:
         """The experiment with a key set, as by ``--set``.
 
@@ -258,6 +297,16 @@ class Experiment:
         return self._source.scale
 
     @property
+    def reading(self) -> str | None:
+        """The reading of the paper, if one was selected."""
+        return self._source.reading
+
+    @property
+    def variation(self) -> str | None:
+        """The variation, if one was selected."""
+        return self._source.variation
+
+    @property
     def transports(self) -> list[str]:
         """The transports, in order."""
         return self._native.transports
@@ -288,8 +337,8 @@ class Experiment:
     def to_toml(self) -> str:
         """The experiment as a file. It contains all settings and the files that it names, but no comments.
 
-        Read again, anywhere, it is the same experiment. The tables of scales stay in it unless it
-        was put at one.
+        Read again, anywhere, it is the same experiment, except for a variation. The tables of scales stay in it
+        unless it was put at one.
         """
         return self._native.to_toml()
 
@@ -302,19 +351,31 @@ class Experiment:
         Path(path).write_text(self.to_toml(), encoding="utf-8")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Experiment.parse, (self.to_toml(), self._source.name)
+        return _restored, self._written
+
+    @property
+    def _written(self) -> tuple[str, str, str | None]:
+        """All that another process needs: text, name, variation."""
+        return self.to_toml(), self._source.name, self.variation
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Experiment) and self.to_toml() == other.to_toml()
+        if not isinstance(other, Experiment):
+            return False
+        return (self.to_toml(), self.variation) == (other.to_toml(), other.variation)
 
     def __hash__(self) -> int:
-        return hash(self.to_toml())
+        return hash((self.to_toml(), self.variation))
 
     def __repr__(self) -> str:
         n = self._native
         points = len(n.points)
         what = f"{points} points, {len(n.transports)} transports, seeds {n.seed} to"
         return f"<Experiment {n.id}: {what} {n.seed + n.seeds - 1}>"
+
+
+def _restored(text: str, name: str, variation: str | None) -> Experiment:
+    """The experiment in another process."""
+    return Experiment(_Source(name, text, ".", variation=variation))
 
 
 def experiments(paper: str | None = None) -> list[str]:

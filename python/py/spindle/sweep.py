@@ -130,20 +130,36 @@ def sweep(
 
 
 class Reproduction:
-    """The verdicts on the claims of several experiments, as ``spindle reproduce`` gathers them."""
+    """The verdicts on the claims of several experiments, as ``spindle reproduce`` gathers them.
+
+    All experiments have the same reading and the same variation.
+    """
 
     def __init__(self) -> None:
         self._native = _native.Reproduction()
+        self._under: tuple[str | None, str | None] | None = None
         self.all_well = True
 
     def add(self, results: Results) -> bool:
-        """Adds the results of an experiment. Returns whether it is a scenario of a joint table."""
+        """Adds the results of an experiment. Returns whether it is a scenario of a joint table.
+
+        Raises
+        ------
+        ValueError
+            If the reading or the variation is not that of the other experiments.
+        """
+        under = (results.experiment.reading, results.experiment.variation)
+        if self._under not in (None, under):
+            raise ValueError(
+                f"{results.experiment.id}: found reading and variation {under}, want {self._under} as before"
+            )
+        self._under = under
         self.all_well &= results.all_well
         return self._native.add(results._native)
 
     def to_json(self, scale: str = "quick") -> str:
-        """The JSON of ``spindle reproduce --json`` at that scale."""
-        return self._native.to_json(scale)
+        """The JSON of ``spindle reproduce --json`` at that scale, with the experiments' reading and variation."""
+        return self._native.to_json(scale, *(self._under or (None, None)))
 
     def arena(self) -> str | None:
         """The joint table as the command line prints it, if there is one."""

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use spindle_experiment::hosts::{configure, over_interfaces, place_of};
+use spindle_experiment::hosts::{configure, over_interfaces};
 use spindle_experiment::informed::informed;
 use spindle_experiment::network::network as build_network;
-use spindle_experiment::registry::Transport;
+use spindle_experiment::registry::{ECMP, Transport};
 use spindle_experiment::rng::{Purpose, Streams};
 use spindle_experiment::traffic::Plan;
 use spindle_fabric::{HostId, Network, Simulation};
@@ -18,6 +18,7 @@ use super::draw::{Drawn, draw_hotspots, draw_lossy_links};
 use super::ids::FlowId;
 use super::observing::Observing;
 use super::packet::BoxedPacket;
+use super::paths;
 use super::world::{Balanced, World};
 use super::{Run, RunError, RunRequest};
 use crate::pcap::PcapWriter;
@@ -81,6 +82,7 @@ impl<'a> RunBuilder<'a> {
             failed: None,
             seen: Vec::new(),
             recording,
+            per_packet: self.balancer() != ECMP,
             observing,
         })
     }
@@ -155,11 +157,16 @@ impl<'a> RunBuilder<'a> {
         Ok(Some(configure(found, &request.scenario.host)))
     }
 
+    /// The name of the balancer: the transport's or the scenario's.
+    fn balancer(&self) -> &str {
+        let of_transport = self.request.transport.balancer.as_deref();
+        of_transport.unwrap_or(&self.request.scenario.balancer)
+    }
+
     /// The hosts' stacks, and the simulation of the network with its balancers.
     fn world(&self, mut network: Network) -> Result<World<Balanced>, RunError> {
         let request = self.request;
-        let balancer = request.transport.balancer.as_deref();
-        let balancer = balancer.unwrap_or(&request.scenario.balancer);
+        let balancer = self.balancer();
         let balancing = request.registry.equip(balancer, &mut network)?;
         let balancing = balancing.ok_or_else(|| RunError::Balancer {
             found: balancer.to_owned(),
@@ -211,15 +218,7 @@ fn routes(plan: &Plan, network: &Network, streams: &Streams) -> Option<Routes> {
     let seed = streams.value(Purpose::Salts, 0);
     let still: Simulation<BoxedPacket> = Simulation::new(network.clone(), seed);
     Some(Box::new(move |from: Endpoint, to: Endpoint| {
-        let network = still.network();
-        let place = |end: &Endpoint| {
-            let (host, interface) = place_of(end.addr)?;
-            network.address(HostId(host), interface)
-        };
-        let (Some(a), Some(b)) = (place(&from), place(&to)) else {
-            return Vec::new();
-        };
-        let route = still.ecmp_route(a, b, Segment::new(from, to).flow_hash());
+        let route = paths::route(&still, from, to, Segment::new(from, to).flow_hash());
         let between = route.len().saturating_sub(1).max(1);
         route[1.min(between)..between].to_vec()
     }))

@@ -7,6 +7,7 @@ mod draw;
 mod ids;
 mod observing;
 pub(crate) mod packet;
+mod paths;
 mod ports;
 mod units;
 pub(crate) mod world;
@@ -170,6 +171,8 @@ pub(crate) struct Seen {
     pub(crate) dst: Endpoint,
     /// The sequence number of the segment, or that of the first segment of an encoded packet's unit.
     pub(crate) seq: SeqNumber,
+    /// The hash by which switches choose a link.
+    pub(crate) flow_hash: u64,
 }
 
 impl Seen {
@@ -184,6 +187,7 @@ impl Seen {
             src: packet.src(),
             dst: packet.dst(),
             seq,
+            flow_hash: packet.flow_hash(),
         })
     }
 }
@@ -215,6 +219,8 @@ struct Run {
     capture: Option<PcapWriter<std::io::BufWriter<std::fs::File>>>,
     failed: Option<PcapError>,
     recording: bool,
+    /// Whether a balancer other than ECMP chooses the links.
+    per_packet: bool,
     seen: Vec<Seen>,
     observing: Observing,
 }
@@ -348,12 +354,41 @@ impl Run {
             .flows()
             .map(|(f, planned)| outcome(f, planned, &lost))
             .collect();
-        let recording = self.app.recording.map(|r| (r, self.seen));
+        let mut recording = self.app.recording.map(|r| (r, self.seen));
+        if let Some((recording, seen)) = &mut recording {
+            let sent = recording.sent(seen);
+            recording.paths = paths::names(&self.world.simulation, &sent, self.per_packet);
+        }
         Ok(RunOutput {
             result,
             flows,
             recording,
         })
+    }
+}
+
+impl Recording {
+    /// What each subflow sent in the direction of the data.
+    fn sent(&self, seen: &[Seen]) -> Vec<paths::Sent> {
+        let of = |from: Endpoint, to: Endpoint| {
+            let own = move |s: &&Seen| s.src == from && s.dst == to && s.at >= self.issued;
+            seen.iter().filter(own)
+        };
+        let sent = |server: Endpoint, client: Endpoint| {
+            let pushed = of(server, client).count() < of(client, server).count();
+            let (from, to) = if pushed {
+                (client, server)
+            } else {
+                (server, client)
+            };
+            let first = of(from, to).next().map(|s| s.flow_hash);
+            let hash = first.filter(|hash| of(from, to).all(|s| s.flow_hash == *hash));
+            paths::Sent { from, to, hash }
+        };
+        let subflows = self.subflows.iter();
+        subflows
+            .map(|(_, server, client)| sent(*server, *client))
+            .collect()
     }
 }
 

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use spindle_experiment::identity::RunIdentity;
 
-use self::plots::plots;
+use self::plots::{paint, plots};
 use super::claims::{cards, dots, tally};
 use super::error::{ReportError, check_identities};
 use super::flow::write_flow;
@@ -156,6 +156,8 @@ fn heading(f: &Figure) -> String {
 }
 
 fn section(page: &mut Page, f: &Figure) -> Markup {
+    let of_oracle = f.oracle.iter().flat_map(|o| &o.plots);
+    paint(page, f.plots.iter().chain(of_oracle));
     html! {
         section id=(anchor(f)) {
             h2 { (heading(f)) " " code class="id" { (f.id) } }

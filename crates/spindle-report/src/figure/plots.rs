@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 use spindle_experiment::Limit;
 
+use crate::distinct::distinct;
 use crate::format::NONE;
 use crate::model::{LinePlot, LineSeries, PaperNumber, RunList, SeriesPoint};
-use crate::page::{Attached, Kind, Page, View, badge, scrolling};
+use crate::page::{Attached, Kind, Page, View, badge_of, scrolling};
 use crate::plot::{BarPanel, BarRow, Layout, Picture, bar_panels, line_plot};
 use crate::runs::CAPTURE;
 
@@ -56,6 +57,7 @@ fn drawn(
     runs: &RunList,
     plot: &LinePlot,
 ) -> Markup {
+    let plot = &painted(page, plot);
     let mut other = plot.clone();
     other.y.log = !plot.y.log;
     let name = |log: bool| if log { "logarithmic" } else { "linear" };
@@ -88,6 +90,25 @@ fn drawn(
         false => caption.to_owned(),
     };
     page.figure_with(stem, (&caption, vec![csv]), kind, &views)
+}
+
+/// The plot with the lines' looks on this page.
+fn painted(page: &Page, plot: &LinePlot) -> LinePlot {
+    let mut plot = plot.clone();
+    for s in &mut plot.series {
+        let look = page.colour(s.colour());
+        if look != s.colour() {
+            s.colour = Some(look.to_owned());
+        }
+    }
+    plot
+}
+
+/// Gives the lines of a figure's plots looks that differ from each other, the same in every plot.
+pub(super) fn paint<'a>(page: &mut Page, plots: impl IntoIterator<Item = &'a LinePlot>) {
+    let lines = plots.into_iter().flat_map(|p| &p.series);
+    let measured = lines.filter(|s| !s.reference).map(LineSeries::colour);
+    page.repaint(distinct(measured));
 }
 
 /// The values of a plot as lines of comma-separated fields: the line, the swept value, the value, the ends of its
@@ -143,6 +164,7 @@ fn picture(layout: Layout, runs: &RunList, plot: &LinePlot) -> Picture {
     let drawn = |s: &&LineSeries| !s.points.is_empty() || !s.paper.is_empty();
     let rows = plot.series.iter().filter(drawn).map(|s| BarRow {
         name: s.name.clone(),
+        colour: s.colour().to_owned(),
         value: s.points.first().map(|q| q.y),
         href: s.points.first().and_then(|q| runs.href(q.group)),
         paper: s.paper.clone(),
@@ -189,7 +211,7 @@ fn values(page: &mut Page, runs: &RunList, plot: &LinePlot) -> Markup {
                             @for s in &plot.series {
                                 tr {
                                     th scope="row" {
-                                        @if s.reference { (s.name) } @else { (badge(page, &s.name)) }
+                                        @if s.reference { (s.name) } @else { (badge_of(page, &s.name, s.colour())) }
                                     }
                                     @for x in &xs { (value_cell(runs, plot, s, *x)) }
                                 }
@@ -225,7 +247,7 @@ fn value_cell(runs: &RunList, plot: &LinePlot, s: &LineSeries, x: f64) -> Markup
 
 /// The row of a table with the numbers that the paper prints for a line.
 fn paper_row(page: &mut Page, plot: &LinePlot, s: &LineSeries, xs: &[f64]) -> Markup {
-    let look = page.look(s.colour.as_deref().unwrap_or(&s.name));
+    let look = page.look(s.colour());
     html! {
         tr class="paper" {
             th scope="row" aria-label=(format!("{}, paper", s.name)) {

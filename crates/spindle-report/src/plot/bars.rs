@@ -24,6 +24,8 @@ pub(crate) struct BarPanel {
 pub(crate) struct BarRow {
     /// The transport.
     pub(crate) name: String,
+    /// The name whose colour the bar has.
+    pub(crate) colour: String,
     /// Its value, if it has one.
     pub(crate) value: Option<Estimate>,
     /// The target of a click.
@@ -125,7 +127,7 @@ fn draw_bar(
     let zero = scale.at(0.0);
     let name = fit_text(&row.name, 13.0, names - 10.0);
     p.text("label", (left + names - 8.0, mid + 4.5), "end", &name);
-    let look = p.look(&row.name);
+    let look = p.look(&row.colour);
     let mut end = zero;
     // The value's text and the gap before it.
     let room = text_width(&value_text(panel, row), BOLD) + 8.0 + PAPER_RADIUS;

@@ -19,6 +19,8 @@ const MARKED: [f64; 2] = [0.01, 0.001];
 pub(crate) struct Distribution<'a> {
     /// The transport.
     pub(crate) name: &'a str,
+    /// The name whose look the line has.
+    pub(crate) colour: &'a str,
     /// Completion times in microseconds.
     pub(crate) samples: &'a [f64],
     /// The times at the shares in [`MARKED`] with their intervals, if known.
@@ -54,9 +56,10 @@ pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[Distribution<'_>])
     let mut p = Picture::new(layout.width(), 0.0, title);
     let keys = sorted
         .iter()
-        .map(|(name, _)| KeyEntry {
+        .zip(transports)
+        .map(|((name, _), t)| KeyEntry {
             name: (*name).to_owned(),
-            look: p.look(name),
+            look: p.look(t.colour),
             mark: KeyMark::Measured,
         })
         .collect::<Vec<_>>();
@@ -93,7 +96,7 @@ pub(crate) fn ccdf(layout: Layout, title: &str, transports: &[Distribution<'_>])
     draw_frame(&mut p, area, &x, &y);
     let middle = (transports.len() as f64 - 1.0) / 2.0;
     for (i, (t, (name, samples))) in transports.iter().zip(&sorted).enumerate() {
-        let l = p.look(name);
+        let l = p.look(t.colour);
         draw_line(&mut p, &l, name, samples, &x.scale, &y.scale);
         let aside = (i as f64 - middle) * NUDGE;
         draw_intervals(&mut p, &l, t, samples.len(), aside, (&x.scale, &y.scale));

@@ -146,7 +146,7 @@ fn axis<'a>(
 /// A reference line, such as a bound or a paper's value, is dotted. It has the page's text colour unless a
 /// colour is given.
 fn series_look(p: &mut Picture, s: &LineSeries) -> Look {
-    let named = s.colour.as_deref().unwrap_or(&s.name);
+    let named = s.colour();
     if !s.reference {
         return p.look(named);
     }

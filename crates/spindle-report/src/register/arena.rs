@@ -76,8 +76,9 @@ impl ArenaPage {
              --out DIR` writes all values\nwith their intervals, and the runs, seeds and commands behind them. What each network is: \
              [experiments/arena](../../experiments/README.md).\n\n\
              *Tail*: p99; p90 where some transport has fewer than 5000 flows; the longest time where a path dies. It is shown over the lowest \
-             tail in the same\nruns. In bold: not told apart from it. In brackets: flows were given up. The tables below it are the price, as means \
-             over the points of a network.\n",
+             tail in the same\nruns. In bold: not told apart from it. In italics: not told apart from it either, but the 95 % interval of the tail, or of its \
+             ratio, spans a factor\nof 2 or more, so that little is known. In brackets: flows were given up. The tables below it are the price, as means \
+             over the points of a\nnetwork.\n",
             self.made_by
         );
         for group in self.groups() {
@@ -190,10 +191,17 @@ fn tails(text: &mut String, group: &[&ArenaNetwork]) {
     }
 }
 
-/// Whether the transport's tail is not told apart from the lowest, or hardly longer. All flows completed.
+/// Whether the transport's tail is not told apart from the lowest, or hardly longer, and is known well enough. All
+/// flows completed.
 fn is_level(row: &ArenaRow) -> bool {
     let close = row.over_best.is_some_and(|over| over.value < CLOSE);
-    row.completed >= 1.0 && (close || at_best(row))
+    row.completed >= 1.0 && (close || at_best(row)) && !is_uncertain(row)
+}
+
+/// Whether the interval of the transport's tail, or of its ratio to the lowest, spans a factor of 2 or more.
+fn is_uncertain(row: &ArenaRow) -> bool {
+    let either = [row.tail_us, row.over_best];
+    either.iter().flatten().any(Estimate::is_wide)
 }
 
 /// How many times the lowest tail a transport's is.
@@ -208,6 +216,7 @@ fn times(row: &ArenaRow) -> String {
     };
     match (row.completed < 1.0, at_best(row)) {
         (true, _) => format!("({shown})"),
+        (false, true) if is_uncertain(row) => format!("*{shown}*"),
         (false, true) => format!("**{shown}**"),
         (false, false) => shown,
     }
@@ -373,6 +382,26 @@ mod tests {
         assert!(!text.contains("Goodput"), "no long flows: {text}");
         let same = "No two transports with separate intervals change places";
         assert!(text.contains(same), "{text}");
+    }
+
+    #[test]
+    fn value_whose_interval_spans_a_factor_of_two_is_in_italics_and_never_in_bold() {
+        let mut wide = network(&[("tcp", 150.0), ("fuso", 100.0), ("rack", 105.0)], 1);
+        wide.transports[0].over_best = Some(Estimate::new(1.5, 0.9, 1.8));
+        wide.transports[1].tail_us = Some(Estimate::new(100.0, 60.0, 119.0));
+        wide.transports[2].tail_us = Some(Estimate::new(105.0, 60.0, 120.0));
+        let page = |networks| ArenaPage {
+            networks,
+            ..ArenaPage::default()
+        };
+        let text = page(vec![wide.clone()]).markdown();
+        let row = "p90 100\u{202f}\u{b5}s | *1.50* | **1.00** | *1.05* |";
+        assert!(text.contains(row), "{text}");
+        // A wide interval does not make transports level.
+        wide.transports.remove(0);
+        let text = page(vec![wide]).markdown();
+        assert!(text.contains("| **1.00** | *1.05* |"), "{text}");
+        assert!(!text.contains("level in"), "{text}");
     }
 
     #[test]

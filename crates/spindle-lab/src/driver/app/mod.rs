@@ -102,6 +102,8 @@ pub(crate) struct Recording {
     pub(crate) receiver: Vec<TraceEvent>,
     /// The subflows' endpoints at the server: identifier, server, client.
     pub(crate) subflows: Vec<(SubflowId, Endpoint, Endpoint)>,
+    /// The path of each of [`Self::subflows`], as [`paths::names`](super::paths::names) returns it.
+    pub(crate) paths: Vec<String>,
 }
 
 /// How the application uses the transport.
@@ -721,6 +723,7 @@ impl App {
             sender,
             receiver,
             subflows,
+            paths: Vec::new(),
         });
         self.finished = true;
     }

@@ -11,9 +11,9 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// Starts with room up to `right`, with the lanes' names in place.
-    pub(super) fn new(right: f64, lanes: &[Area]) -> Self {
-        let name = |l: &Area| (l.left, l.left + 76.0, l.top + 15.0);
+    /// Starts with room up to `right`, with the lanes' names, which have these widths, in place.
+    pub(super) fn new(right: f64, lanes: &[(Area, f64)]) -> Self {
+        let name = |(l, width): &(Area, f64)| (l.left, l.left + width + 20.0, l.top + 15.0);
         Self {
             right,
             taken: lanes.iter().map(name).collect(),

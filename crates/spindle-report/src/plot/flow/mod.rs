@@ -122,7 +122,9 @@ impl Drawing<'_> {
         p.line("done", (x, first - 6.0), (x, bottom + 4.0));
         p.close("g");
         p.el("g").a("class", "points").open();
-        let names: Vec<Area> = lanes.iter().map(|l| l.sequence).collect();
+        let names: Vec<(Area, f64)> = (lanes.iter().enumerate())
+            .map(|(i, l)| (l.sequence, text_width(&self.lane_name(trace, i), 12.5)))
+            .collect();
         let mut labels = Labels::new(self.right, &names);
         self.draw_marks(p, &lanes);
         self.draw_wait_labels(p, &lanes);
@@ -132,7 +134,7 @@ impl Drawing<'_> {
         p.close("g");
         p.close("svg");
         for (i, lane) in lanes.iter().enumerate() {
-            self.draw_lane_names(p, i, *lane);
+            self.draw_lane_names(p, &self.lane_name(trace, i), *lane);
         }
         bottom + 44.0
     }
@@ -195,10 +197,19 @@ impl Drawing<'_> {
         }
     }
 
-    fn draw_lane_names(&self, p: &mut Picture, i: usize, lane: Lane) {
+    /// The subflow's number and its path.
+    fn lane_name(&self, trace: &FlowTrace, i: usize) -> String {
+        let path = trace.paths.get(i).filter(|path| !path.is_empty());
+        let name = path.map_or_else(
+            || format!("subflow {i}"),
+            |path| format!("subflow {i}: {path}"),
+        );
+        fit_text(&name, 12.5, (self.right - self.left) * 0.6)
+    }
+
+    fn draw_lane_names(&self, p: &mut Picture, text: &str, lane: Lane) {
         let name = |area: Area| (area.left + 8.0, area.top + 15.0);
-        let text = format!("subflow {i}");
-        p.text("muted halo", name(lane.sequence), "start", &text);
+        p.text("muted halo", name(lane.sequence), "start", text);
         if let Some(window) = lane.window {
             let at = (window.left + 8.0, window.top + 13.0);
             p.text("muted halo", at, "start", "cwnd");

@@ -362,6 +362,7 @@ mod tests {
             issued: Instant::ZERO,
             completed: Instant::from_nanos(1_000_000),
             subflows: 2,
+            paths: Vec::new(),
             events,
             compare_with: None,
         }
