@@ -82,7 +82,7 @@ impl ArenaPage {
             self.made_by
         );
         for group in self.groups() {
-            let _ = write!(text, "\n## {}\n", titles(&group));
+            let _ = write!(text, "\n## {}\n", names(&group));
             tails(&mut text, &group);
             for price in Price::ALL {
                 prices(&mut text, &group, &price);
@@ -144,16 +144,21 @@ impl ArenaPage {
     }
 }
 
-/// The titles of a group's experiments, each once.
-fn titles(group: &[&ArenaNetwork]) -> String {
-    let mut titles: Vec<&str> = group.iter().map(|n| n.title.as_str()).collect();
-    titles.dedup();
-    titles.join("; ")
+/// The names of a group's networks, each once.
+fn names(group: &[&ArenaNetwork]) -> String {
+    let mut names: Vec<&str> = group.iter().map(|n| short(&n.id)).collect();
+    names.dedup();
+    names.join(", ")
 }
 
-/// The first cell of a row: the experiment without the prefix that all have, and the point.
+/// The name of an experiment without the prefix that all have.
+fn short(id: &str) -> &str {
+    id.trim_start_matches("arena-")
+}
+
+/// The first cell of a row: the experiment and the point.
 fn place(network: &ArenaNetwork) -> String {
-    let id = network.id.trim_start_matches("arena-");
+    let id = short(&network.id);
     match network.set.as_str() {
         "" => id.to_owned(),
         set => format!("{id}, {set}"),
@@ -281,7 +286,7 @@ fn prices(text: &mut String, group: &[&ArenaNetwork], price: &Price) {
             false => format!("{v:.1}"),
         };
         let cells: Vec<String> = values.iter().map(show).collect();
-        let network = id.trim_start_matches("arena-");
+        let network = short(id);
         let _ = writeln!(rows, "| {network} | {} |", cells.join(" | "));
     }
     if rows.is_empty() {

@@ -77,7 +77,7 @@ fn black(path: u32) {
 
 /// Makes path 2 fail and return during a download on the connection of `open`, and checks how the download
 /// goes.
-fn outage(hosts: &Hosts, open: impl Fn() -> TcpStream + Sync) {
+fn outage(hosts: &Hosts, gateway: &Running, open: impl Fn() -> TcpStream + Sync) {
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| hosts.at_client(|| longest_stall(&open())));
         std::thread::sleep(BLACK_AT);
@@ -90,7 +90,8 @@ fn outage(hosts: &Hosts, open: impl Fn() -> TcpStream + Sync) {
         while sent_on_path_2() < before + 1_000_000 {
             assert!(
                 back.elapsed() < RETURN,
-                "not used again: {before} B sent on it"
+                "not used again: {before} B sent on it; {}",
+                gateway.status()
             );
             assert!(
                 !reading.is_finished(),
@@ -124,8 +125,8 @@ fn a_kernel_client_does_not_stall_while_a_path_dies_and_returns() {
             serve("127.0.0.1:9000".parse().expect("an address"), false);
             let gateway_addr: IpAddr = "10.9.0.1".parse().expect("an address");
             for transport in ["spindle", "fuso+rack+cubic", "mptcp"] {
-                let _gateway = gateway(transport);
-                outage(hosts, || {
+                let gateway = gateway(transport);
+                outage(hosts, &gateway, || {
                     connect(on_path(false, 1, 2), (gateway_addr, 8080).into(), true)
                 });
             }
@@ -157,8 +158,10 @@ fn connect_does_not_stall_while_a_path_dies_and_returns() {
             hosts.client("ip route add 10.1.1.1 via 10.1.2.1 dev c2 table 102");
             let near: IpAddr = "127.0.0.1".parse().expect("an address");
             for transport in ["spindle", "fuso+rack+cubic"] {
-                let (_gateway, _near) = over_udp(hosts, transport);
-                outage(hosts, || connect(near, (near, 7000).into(), false));
+                let (gateway, _near) = over_udp(hosts, transport);
+                outage(hosts, &gateway, || {
+                    connect(near, (near, 7000).into(), false)
+                });
             }
         },
     );
