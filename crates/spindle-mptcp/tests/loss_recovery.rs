@@ -687,6 +687,26 @@ fn an_echo_in_the_answer_to_a_retransmission_does_not_include_the_rto() {
     assert_eq!(p.info().srtt, Some(RTT));
 }
 
+/// All acknowledgements were lost for some seconds. The peer has the segment that the probe repeats, so its answer
+/// has a D-SACK block for the probe and echoes the original. It comes sooner than any answer before, since nothing
+/// else is on the path. The outage is not part of the round trip.
+#[test]
+fn an_echo_next_to_a_dsack_block_does_not_include_an_outage() {
+    for shorter in [Duration::from_millis(1), RTT / 3] {
+        let mut p = with_timestamps(10);
+        let first = one(p.send(MSS));
+        p.wait();
+        for _ in 0..3 {
+            p.wait();
+        }
+        let mut seg = sack(&p, 1, &[(0, 1)]);
+        let echo = first.options.timestamps.unwrap().value;
+        seg.options.timestamps = Some(Timestamps { value: 7, echo });
+        p.after(RTT - shorter, seg);
+        assert_eq!(p.info().srtt, Some(RTT), "{shorter:?} below the minimum");
+    }
+}
+
 /// The host's own output queue has room for three segments and sends one segment each millisecond. The rest of
 /// the window follows as segments leave the queue.
 #[test]

@@ -1,12 +1,19 @@
 //! Earliest arrival: the subflow over which data arrive first, with the repair of the losses that are expected.
 
+use spindle_units::Instant;
+
 use super::ecf::{Ecf, WaitingRule, nanos};
 use super::{Decision, Scheduler, SchedulerFactory, SubflowView, View};
+use crate::types::SubflowId;
 
 /// Earliest arrival: "earliest".
 ///
 /// It chooses and waits as [`Ecf`] does, but for the round-trip time, to which it adds the time that repairs are
 /// expected to take: a lossy path is not the fastest because its round-trip time is a little shorter.
+///
+/// ECF assumes that nothing follows the unsent data. If an application keeps writing, they may never be many enough
+/// for the slower path, whose round-trip time then is not measured any more, however large it was by chance. A wait
+/// therefore ends after the time in which the slower path would have delivered the data, and that path gets a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Earliest {
     /// The time that the repair of a lost segment takes, in smoothed round-trip times. 3 by default: a probe timeout of
@@ -38,6 +45,7 @@ impl SchedulerFactory for Earliest {
         Box::new(EarliestScheduler {
             settings: *self,
             rule: WaitingRule::new(self.beta),
+            patience: Patience::default(),
         })
     }
 }
@@ -46,6 +54,42 @@ impl SchedulerFactory for Earliest {
 struct EarliestScheduler {
     settings: Earliest,
     rule: WaitingRule,
+    patience: Patience,
+}
+
+/// How long data have waited for a faster subflow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Patience {
+    /// Data have waited again and again since then, and there was always more to send.
+    since: Option<Instant>,
+    /// The wait was too long. This subflow gets data until it has no room.
+    granted: Option<SubflowId>,
+}
+
+impl Patience {
+    /// A window of the slower subflow ends the wait.
+    fn look_at(&mut self, subflows: &[SubflowView]) {
+        let has_room = |id| subflows.iter().any(|s| s.id == id && s.has_room);
+        if self.granted.is_some_and(|id| !has_room(id)) {
+            *self = Self::default();
+        }
+    }
+
+    /// Whether `slow` gets data although the rule waits: the wait has lasted for `longest` nanoseconds.
+    fn is_over(&mut self, now: Instant, slow: SubflowId, longest: f64) -> bool {
+        let since = *self.since.get_or_insert(now);
+        if self.granted.is_none() && nanos(now.since(since)) >= longest {
+            self.granted = Some(slow);
+        }
+        self.granted == Some(slow)
+    }
+
+    /// Data are sent. If they are the last ones, the wait was not in vain.
+    fn on_assignment(&mut self, unsent: u64, mss: u64) {
+        if unsent <= mss {
+            *self = Self::default();
+        }
+    }
 }
 
 impl EarliestScheduler {
@@ -74,6 +118,7 @@ impl Scheduler for EarliestScheduler {
     }
 
     fn pick(&mut self, view: &View<'_>) -> Decision {
+        self.patience.look_at(view.subflows);
         let with_room = view.subflows.iter().filter(|s| s.has_room);
         let Some(slow) = self
             .fastest(with_room, view.unsent)
@@ -83,14 +128,23 @@ impl Scheduler for EarliestScheduler {
         };
         // Only an event on a subflow with unacknowledged data ends a wait for its room.
         let busy = view.subflows.iter().filter(|s| s.queued > 0);
-        match self.fastest(busy.chain([slow.0]), view.unsent) {
-            Some(fast) if fast.0.id != slow.0.id && slow.1.is_finite() => {
-                match self.rule.waits(fast, slow, view.unsent) {
-                    true => Decision::Wait,
-                    false => Decision::new_data(slow.0.id),
-                }
+        if let Some(fast) = self.fastest(busy.chain([slow.0]), view.unsent)
+            && fast.0.id != slow.0.id
+            && slow.1.is_finite()
+            && self.rule.waits(fast, slow, view.unsent)
+        {
+            let longest = self.rule.longest(fast.0, slow);
+            if !self.patience.is_over(view.now, slow.0.id, longest) {
+                return Decision::Wait;
             }
-            _ => Decision::new_data(slow.0.id),
+        }
+        self.patience.on_assignment(view.unsent, slow.0.mss);
+        Decision::new_data(slow.0.id)
+    }
+
+    fn forget(&mut self, subflow: SubflowId) {
+        if self.patience.granted == Some(subflow) {
+            self.patience = Patience::default();
         }
     }
 }
@@ -98,8 +152,9 @@ impl Scheduler for EarliestScheduler {
 #[cfg(test)]
 mod tests {
     use super::super::view::tests::{subflow, view_of};
+    use spindle_units::Duration;
+
     use super::*;
-    use crate::types::SubflowId;
 
     fn pick(all: &[SubflowView], unsent: u64) -> Option<u8> {
         match Earliest::default().build().pick(&view_of(all, unsent)) {
@@ -123,6 +178,37 @@ mod tests {
         assert_eq!(pick(&all, 1000), None, "40 ms");
         assert_eq!(pick(&all, 90_000), Some(1), "200 ms");
         assert_eq!(pick(&all, 0), None, "nothing to send");
+    }
+
+    /// Data wait for 20 ms instead of 200 ms, but the application writes more all the time. After 250 ms the slower path
+    /// would have delivered what waited first.
+    #[test]
+    fn a_wait_ends_after_the_time_of_the_slower_path_until_its_window_is_full() {
+        let mut all = [subflow(0, 20, 10, false), subflow(1, 200, 10, true)];
+        let mut scheduler = Earliest::default().build();
+        let mut at = |all: &[SubflowView], ms: u64, unsent: u64| {
+            let mut view = view_of(all, unsent);
+            view.now = Instant::ZERO + Duration::from_millis(ms);
+            match scheduler.pick(&view) {
+                Decision::Assign(a) => Some(a.subflow.0),
+                Decision::Wait | Decision::WaitUntil(_) => None,
+            }
+        };
+        let free = [subflow(0, 20, 10, true), all[1]];
+        for ms in (0..250).step_by(10) {
+            assert_eq!(at(&all, ms, 20_000), None, "{ms} ms");
+            assert_eq!(at(&free, ms, 20_000), Some(0), "{ms} ms");
+        }
+        for ms in [250, 260] {
+            assert_eq!(at(&all, ms, 20_000), Some(1));
+            assert_eq!(at(&free, ms, 20_000), Some(0));
+        }
+        all[1].has_room = false;
+        assert_eq!(at(&all, 270, 20_000), None);
+        all[1].has_room = true;
+        assert_eq!(at(&all, 470, 20_000), None, "a new wait");
+        assert_eq!(at(&free, 710, 1000), Some(0), "the last data");
+        assert_eq!(at(&all, 730, 20_000), None, "the wait was not in vain");
     }
 
     #[test]

@@ -63,8 +63,7 @@ impl WaitingRule {
         (slow, rtt_s): (&SubflowView, f64),
         unsent: u64,
     ) -> bool {
-        let sigma = |s: &SubflowView| nanos(s.rtt_variation.unwrap_or_default());
-        let delta = sigma(fast).max(sigma(slow));
+        let delta = larger_variation(fast, slow);
         let hysteresis = match self.waiting {
             true => 1.0 + self.beta,
             false => 1.0,
@@ -78,6 +77,17 @@ impl WaitingRule {
         self.waiting |= waits;
         waits
     }
+
+    /// The time in nanoseconds after which the first inequality ends any wait for `fast`.
+    pub(super) fn longest(&self, fast: &SubflowView, (slow, rtt_s): (&SubflowView, f64)) -> f64 {
+        (1.0 + self.beta) * (rtt_s + larger_variation(fast, slow))
+    }
+}
+
+/// The paper's delta, in nanoseconds.
+fn larger_variation(fast: &SubflowView, slow: &SubflowView) -> f64 {
+    let sigma = |s: &SubflowView| nanos(s.rtt_variation.unwrap_or_default());
+    sigma(fast).max(sigma(slow))
 }
 
 #[derive(Debug)]

@@ -62,7 +62,7 @@ impl Sender {
         let advanced = self.una > prior_una;
         let cumulative = self.una - prior_una;
 
-        self.take_rtt(now, &delivered, advanced, a.echo);
+        self.take_rtt(now, a, &delivered, advanced);
         let undos = self.counters.undos;
         if let Some((left, _)) = a.dsack {
             self.on_dsack(now, left);
@@ -164,10 +164,10 @@ impl Sender {
     /// Karn's rule: only segments that were transmitted once are measured, and no segment that waited behind a
     /// hole. The exception is an echoed timestamp that identifies the transmission (RFC 6298, section 3, and
     /// RFC 7323, section 4.1: if the left edge advances).
-    fn take_rtt(&mut self, now: Instant, delivered: &Acked, advanced: bool, echo: Option<u32>) {
+    fn take_rtt(&mut self, now: Instant, a: &AckInput<'_>, delivered: &Acked, advanced: bool) {
         if delivered.retransmitted {
-            if advanced && let Some(ticks) = echo {
-                self.take_echoed_rtt(now, delivered, ticks);
+            if advanced && let Some(ticks) = a.echo {
+                self.take_echoed_rtt(now, delivered, ticks, a.dsack.is_some());
             }
             return;
         }
@@ -180,9 +180,9 @@ impl Sender {
     }
 
     #[cold] // a retransmission
-    fn take_echoed_rtt(&mut self, now: Instant, delivered: &Acked, ticks: u32) {
-        let minimum = self.rtt.minimum();
-        if let Some(rtt) = since_echoed(now, delivered, ticks, minimum) {
+    fn take_echoed_rtt(&mut self, now: Instant, delivered: &Acked, ticks: u32, answers: bool) {
+        let soonest = self.rtt.minimum().filter(|_| !answers).map(|m| m / 2);
+        if let Some(rtt) = since_echoed(now, delivered, ticks, soonest) {
             self.rtt.sample(rtt);
         }
     }
@@ -523,14 +523,16 @@ const OLDEST_ECHO: Duration = Duration::from_secs(60);
 /// transmission of the newly acknowledged segments, the result is exact. If it is an earlier transmission, the
 /// resolution is the 1 ms tick.
 ///
-/// An earlier transmission is believed only if an answer to the last one cannot have arrived yet. Later, the
-/// same echo may belong to an acknowledgement that was lost. The echo then arrives with the answer to the
-/// retransmission, and the wait for the timer would be measured as round-trip time.
+/// An earlier transmission is believed only if the last one was sent less than `soonest` ago, so that an answer to it
+/// cannot have arrived yet. Later, the same echo may belong to an acknowledgement that was lost. The echo then arrives
+/// with the answer to the retransmission, and the wait for the timer would be measured as round-trip time. `soonest` is
+/// half of the smallest round-trip time, since a segment that is alone on the path may return sooner than any before.
+/// It is `None` if a D-SACK block shows that the last transmission is what the peer answers.
 fn since_echoed(
     now: Instant,
     delivered: &Acked,
     echo: u32,
-    minimum: Option<Duration>,
+    soonest: Option<Duration>,
 ) -> Option<Duration> {
     let (sent_at, ..) = delivered.newest?;
     let since_last = now.since(sent_at);
@@ -539,7 +541,7 @@ fn since_echoed(
     }
     let ticks = (now.as_millis() as u32).wrapping_sub(echo);
     let elapsed = Duration::from_millis(u64::from(ticks));
-    let unanswered = since_last < minimum?;
+    let unanswered = since_last < soonest?;
     (unanswered && ticks > 0 && elapsed <= OLDEST_ECHO).then_some(elapsed)
 }
 
