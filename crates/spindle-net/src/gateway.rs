@@ -277,6 +277,12 @@ struct Opened {
     early: u64,
 }
 
+/// Whether a TLS handshake failed because the client went away. A client that stops is not refused.
+fn left(e: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// Prepares both sides: TLS with the client, then the connection to the service with the PROXY header, or to the
 /// target that the client names.
 async fn open(
@@ -289,7 +295,7 @@ async fn open(
         None => Inside::Plain(stream),
         Some((tls, guest)) => secured(stream, &shared.lifecycle, |s| tls.accept_guest(s, guest))
             .await
-            .map_err(|e| (Some(Refused::Tls), e))?,
+            .map_err(|e| ((!left(&e)).then_some(Refused::Tls), e))?,
     };
     let backends = match &shared.options.to {
         Backend::Service(backends) => backends,

@@ -17,6 +17,7 @@ use spindle_net::tls::ServerTls;
 use spindle_net::{
     LinkKind, NetError, Network, NetworkConfig, memory, raise_file_limit, wire_config,
 };
+use spindle_wire::{Flags, Packet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -53,9 +54,18 @@ impl World {
     }
 
     async fn with(limits: Limits, drain: Duration, tls: Option<ServerTls>) -> Self {
+        Self::over(memory::pair(1 << 14), limits, drain, tls).await
+    }
+
+    /// Connect is at the first link, the gateway at the second.
+    async fn over(
+        (a, b): (memory::MemoryLink, memory::MemoryLink),
+        limits: Limits,
+        drain: Duration,
+        tls: Option<ServerTls>,
+    ) -> Self {
         let service = TcpListener::bind(here()).await.expect("a service");
         let to = service.local_addr().expect("its address");
-        let (a, b) = memory::pair(1 << 14);
         let networks = (network(a, &Limits::default()), network(b, &limits));
         let config = |paths| {
             let base = preset("fuso").expect("a preset").config;
@@ -294,6 +304,50 @@ async fn draining_finishes_open_connections_and_refuses_new_ones() {
     .await;
 }
 
+/// Two links joined by a thread that loses the first segment from the second to the first that has a FIN.
+fn losing_a_fin() -> (memory::MemoryLink, memory::MemoryLink) {
+    let ((a, at_a), (b, at_b)) = (memory::port(1 << 14), memory::port(1 << 14));
+    std::thread::spawn(move || {
+        let mut lost = false;
+        while at_a.is_connected() && at_b.is_connected() {
+            while let Some(packet) = at_a.recv() {
+                at_b.send(packet);
+            }
+            while let Some(packet) = at_b.recv() {
+                let ends = matches!(&packet, Packet::Tcp(s) if s.flags.contains(Flags::FIN));
+                if ends && !std::mem::replace(&mut lost, true) {
+                    continue;
+                }
+                at_a.send(packet);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    (a, b)
+}
+
+#[tokio::test]
+async fn draining_waits_until_a_lost_fin_was_sent_again() {
+    in_time(async {
+        let w = World::over(losing_a_fin(), Limits::default(), PATIENCE, None).await;
+        let (mut program, mut service) = w.joined().await;
+        w.gateway.0.advance();
+        service.write_all(b"whole").await.expect("room");
+        drop(service);
+        let mut got = Vec::new();
+        program.shutdown().await.expect("its end");
+        program.read_to_end(&mut got).await.expect("the response");
+        assert_eq!(got, b"whole");
+        let summary = w.gateway.1.await.expect("a task").expect("a run");
+        assert_eq!((summary.connections, summary.aborted), (1, 0));
+        let left = w.networks.1.connections().await.expect("a list");
+        let ends: Vec<_> = left.iter().map(|c| c.info.closed).collect();
+        assert!(ends.iter().all(Option::is_some), "{ends:?}");
+        w.networks.0.shutdown().await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_drain_timeout_or_a_second_signal_resets_open_connections() {
     in_time(async {
@@ -475,16 +529,51 @@ async fn response_time_includes_acknowledgements_after_the_relay_has_ended() {
     .await;
 }
 
+/// What an operator has to look at: clients whose handshake failed. A connect service that stops is none of them.
+#[tokio::test]
+async fn a_client_that_leaves_during_its_tls_handshake_is_not_counted_as_refused() {
+    in_time(async {
+        let w = World::with(Limits::default(), PATIENCE, Some(self_signed())).await;
+        let open = async || {
+            let local: IpAddr = "10.0.0.1".parse().expect("an address");
+            let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
+            let config = preset("fuso").expect("a preset").config;
+            let stream = w.networks.0.connect(local, at, config.into()).await;
+            stream.expect("a connection")
+        };
+        drop(open().await);
+        open().await.abort();
+        // The gateway has handled all that came before this one.
+        let mut other = open().await;
+        other.write_all(b"no TLS at all").await.expect("room");
+        while w.gateway_counts("refused_total why=\"tls\"").await == 0.0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let error = other.read_to_end(&mut Vec::new()).await;
+        assert_eq!(
+            error.expect_err("a reset").kind(),
+            ErrorKind::ConnectionReset
+        );
+        assert_eq!(w.gateway_counts("refused_total why=\"tls\"").await, 1.0);
+        w.end().await;
+    })
+    .await;
+}
+
+/// TLS with a certificate of its own.
+fn self_signed() -> ServerTls {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
+    let own = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("signed");
+    std::fs::write(&cert, own.cert.pem()).expect("a file");
+    std::fs::write(&key, own.signing_key.serialize_pem()).expect("a file");
+    ServerTls::load(&cert, &key, None).expect("TLS")
+}
+
 #[tokio::test]
 async fn a_failed_tls_handshake_ends_in_an_alert_and_a_reset() {
     in_time(async {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
-        let own = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("signed");
-        std::fs::write(&cert, own.cert.pem()).expect("a file");
-        std::fs::write(&key, own.signing_key.serialize_pem()).expect("a file");
-        let tls = ServerTls::load(&cert, &key, None).expect("TLS");
-        let w = World::with(Limits::default(), PATIENCE, Some(tls)).await;
+        let w = World::with(Limits::default(), PATIENCE, Some(self_signed())).await;
         let local: IpAddr = "10.0.0.1".parse().expect("an address");
         let at: SocketAddr = "10.0.0.2:80".parse().expect("an address");
         let config = preset("fuso").expect("a preset").config;

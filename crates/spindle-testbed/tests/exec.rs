@@ -100,7 +100,7 @@ fn the_last_program_ends_the_others_with_all_that_they_started() {
     let wait =
         format!("client=until [ $(pgrep -fxc 'sleep {mark}') = 2 ]; do sleep 0.05; done; exit 3");
     assert_eq!(carried_out(&[family(&mark), wait]), 3);
-    assert_eq!(sleeping(&mark), 0);
+    until(&mark, 0);
 }
 
 #[test]

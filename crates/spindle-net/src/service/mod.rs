@@ -22,6 +22,7 @@ pub use process::{detach, process_handle, wait_for_process};
 pub use signals::{Signal, Signals, Stopper};
 pub use watchdog::watch;
 
+use crate::ConnectionStatus;
 use crate::error::NetError;
 use crate::handover::Step;
 use crate::socket::Network;
@@ -30,6 +31,10 @@ use crate::socket::Network;
 const REST: Duration = Duration::from_millis(50);
 /// How often a draining service checks whether its last bytes were acknowledged.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a draining service waits for peers to close as well, once they have all data. Some never do. A lost FIN is
+/// sent again within this time if the path's timeout is shorter (RFC 6298, section 2: a second before the first
+/// measurement).
+const CLOSING: Duration = Duration::from_secs(1);
 /// How often a service that was handed over checks whether it has anything left to do.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
 
@@ -195,7 +200,13 @@ where
         () = tokio::time::sleep(drain) => false,
         () = lifecycle.reached(Stage::Aborting) => false,
     };
-    if !in_time {
+    if in_time {
+        tokio::select! {
+            () = closed(network) => (),
+            () = tokio::time::sleep(CLOSING) => (),
+            () = lifecycle.reached(Stage::Aborting) => (),
+        }
+    } else {
         tracing::warn!(open = tasks.len(), "resetting what is still open");
         if tasks.is_empty() {
             summary.aborted += unacknowledged(network).await;
@@ -214,9 +225,19 @@ async fn nothing_left(network: &Network, lifecycle: &Lifecycle) {
     loop {
         tokio::time::sleep(IDLE_LOOK).await;
         let ended = async { network.hand_over(Step::End).await.map_or(true, |o| o.ended) };
-        if lifecycle.stage() >= Stage::HandedOver && ended.await {
+        // The stage is read after the answer: this process may have taken the wire back meanwhile.
+        if ended.await && lifecycle.stage() >= Stage::HandedOver {
             return;
         }
+    }
+}
+
+/// Waits until both ends have closed every connection. A connection that is aborted while its FIN is not acknowledged
+/// sends a reset right behind the FIN, and if the FIN is lost, the peer takes a complete response for one that was cut.
+async fn closed(network: &Network) {
+    let closing = |list: Vec<ConnectionStatus>| list.iter().any(|c| c.info.closed.is_none());
+    while network.connections().await.is_ok_and(closing) {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

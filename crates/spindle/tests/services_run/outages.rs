@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::program::{Running, wait_for};
 use crate::two_hosts::{have, within};
+use crate::udp::StopOnDrop;
 use crate::uplinks::{
     Net, PORT, carries, downloads, fits, gateway, gateway_command, uplinks, works,
 };
@@ -315,6 +316,8 @@ fn pass_through_states(rig: &Rig<'_>, size: &Size) -> u64 {
     let connect = rig.connect;
     std::thread::scope(|scope| {
         let running = scope.spawn(|| progress.run(size.len.unwrap_or(usize::MAX / 2)));
+        // A failure below ends the download, too.
+        let stopping = StopOnDrop(&progress.stop);
         for state in STATES {
             progress.longest();
             (state.begin)(rig);
@@ -332,7 +335,10 @@ fn pass_through_states(rig: &Rig<'_>, size: &Size) -> u64 {
             assert!(stall <= size.stall, "{table}{}", connect.log());
             assert!(open <= size.open, "{table}{}", connect.log());
         }
-        progress.stop.store(size.len.is_none(), Ordering::Relaxed);
+        match size.len {
+            None => drop(stopping),
+            Some(_) => std::mem::forget(stopping),
+        }
         running.join().expect("the download");
     });
     eprint!("{table}");

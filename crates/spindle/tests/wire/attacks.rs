@@ -88,7 +88,13 @@ impl Attacker {
     fn pull(&mut self, count: u16, mss: u16, size: u64, turns: u32) -> Vec<Peer> {
         let mut peers: Vec<Peer> = (0..count).map(Peer::new).collect();
         peers.iter().for_each(|p| self.send(&p.syn(mss)));
-        self.wait(&mut peers, 2);
+        // A request before the SYN/ACK would acknowledge nothing, and be dropped.
+        for _ in 0..200 {
+            self.wait(&mut peers, 1);
+            if peers.iter().all(|p| p.first != SeqNumber(0)) {
+                break;
+            }
+        }
         for p in &mut peers {
             let ask = p.ask(size);
             self.send(&ask);
@@ -182,6 +188,15 @@ struct Others {
     refused: u32,
 }
 
+/// Tells the clients to end when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Fetches from `to` for as long as `attack` runs.
 fn others(hosts: &Hosts, from: IpAddr, to: SocketAddr, attack: impl FnOnce()) -> Others {
     let over = AtomicBool::new(false);
@@ -208,8 +223,10 @@ fn others(hosts: &Hosts, from: IpAddr, to: SocketAddr, attack: impl FnOnce()) ->
                 }
             });
         });
+        // A failure in `attack` ends the clients, too.
+        let stopping = Over(&over);
         attack();
-        over.store(true, Ordering::Relaxed);
+        drop(stopping);
         clients.join().expect("the other clients");
     });
     seen

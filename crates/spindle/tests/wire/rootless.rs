@@ -2,8 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::PoisonError;
 
-use crate::two_hosts::have;
+use crate::two_hosts::{ONE_AT_A_TIME, have};
 
 const EXPERIMENT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -60,6 +61,7 @@ fn the_testbed_runs_without_privileges() {
     if !allowed(test, &unprivileged) {
         return;
     }
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().expect("a directory");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), mode).expect("its mode");

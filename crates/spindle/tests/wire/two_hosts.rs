@@ -17,7 +17,7 @@ pub(crate) const GATEWAY: [&str; 2] = ["10.9.0.1", "fd09::1"];
 const INSIDE: &str = "SPINDLE_TEST_NAMESPACE";
 
 /// Tests of this file run one after the other, since each needs the whole machine.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs `body` in a namespace, by starting this program again in one for the test of this name alone. If this
 /// is not possible, the test is skipped with a message.
