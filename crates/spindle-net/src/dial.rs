@@ -89,7 +89,7 @@ impl Sources {
 
 /// The addresses with both families in turn, beginning with that of the first address (RFC 8305, section 4). Each
 /// address is listed once.
-fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+pub(crate) fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().map(SocketAddr::is_ipv4) else {
         return addresses;
     };
@@ -196,18 +196,39 @@ where
 /// Tries the pairs. Returns no error if there are none.
 async fn race(
     network: &Network,
-    mut waiting: VecDeque<(IpAddr, SocketAddr)>,
+    pairs: VecDeque<(IpAddr, SocketAddr)>,
     config: &Arc<Config>,
 ) -> Result<(TcpStream, SocketAddr), Option<NetError>> {
+    race_all(pairs, |(from, to)| {
+        let (network, config) = (network.clone(), config.clone());
+        async move {
+            let opened = network.connect(from, to, config).await;
+            let failed = |error: &_| tracing::debug!(%from, %to, %error, "an attempt failed");
+            opened.inspect_err(failed).map(|stream| (stream, to))
+        }
+    })
+    .await
+}
+
+/// Tries all that wait in order. An attempt starts as soon as the one before has failed, or after 250 ms. Returns the first
+/// success, or the last error, if there was any attempt.
+pub(crate) async fn race_all<A, T, E, F>(
+    mut waiting: VecDeque<A>,
+    attempt: impl Fn(A) -> F,
+) -> Result<T, Option<E>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
     // Dropping the set ends the tasks, which gives their connections up.
     let mut attempts = JoinSet::new();
     let mut failed = None;
     loop {
         if attempts.len() < MOST_AT_ONCE
-            && let Some((from, to)) = waiting.pop_front()
+            && let Some(next) = waiting.pop_front()
         {
-            let (network, config) = (network.clone(), config.clone());
-            attempts.spawn(async move { (network.connect(from, to, config).await, from, to) });
+            attempts.spawn(attempt(next));
         }
         let may_start = !waiting.is_empty() && attempts.len() < MOST_AT_ONCE;
         let next = attempts.join_next();
@@ -220,11 +241,8 @@ async fn race(
         };
         match ended {
             None => return Err(failed),
-            Some(Ok((Ok(stream), _, to))) => return Ok((stream, to)),
-            Some(Ok((Err(error), from, to))) => {
-                tracing::debug!(%from, %to, %error, "an attempt failed");
-                failed = Some(error);
-            }
+            Some(Ok(Ok(opened))) => return Ok(opened),
+            Some(Ok(Err(error))) => failed = Some(error),
             // The runtime ends the tasks when it shuts down.
             Some(Err(_)) => {}
         }
