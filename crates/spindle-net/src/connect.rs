@@ -1,6 +1,8 @@
 //! The client side for programs that do not know Spindle: a local TCP port whose connections are relayed over
 //! Spindle, to a gateway or to any server.
 
+mod direct;
+mod gateway;
 mod named;
 
 use std::convert::Infallible;
@@ -14,6 +16,7 @@ use socket2::SockRef;
 use spindle_mptcp::{Config, StackError};
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 
+use self::direct::Direct;
 use crate::dial;
 pub use crate::dial::Sources;
 use crate::error::NetError;
@@ -102,6 +105,16 @@ impl Shared {
         match &self.options.destination {
             Destination::Programs(proxy) if self.options.tls.is_some() => proxy.via.as_ref(),
             _ => None,
+        }
+    }
+
+    /// How connections are relayed.
+    fn relaying(&self) -> RelayOptions {
+        RelayOptions {
+            asking: Asking::Outside,
+            idle: self.options.idle_timeout,
+            half_closed: self.options.half_close_timeout,
+            metrics: self.options.metrics.clone(),
         }
     }
 }
@@ -235,6 +248,7 @@ impl Connect {
         let summary = tokio::select! {
             summary = serving => summary,
             never = keep_ready(&shared) => match never {},
+            never = gateway::watch(&shared) => match never {},
         };
         // The rules translate the packets of redirected connections until these have ended.
         drop(redirection);
@@ -311,7 +325,8 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
         target,
         moved,
     } = match opened {
-        Ok(opened) => opened,
+        Ok(Way::Spindle(opened)) => opened,
+        Ok(Way::Direct(direct)) => return direct.relay(&shared, &program, peer).await,
         Err((why, e)) => {
             tracing::warn!(%peer, error = %e, "refused");
             if let Some(m) = &shared.options.metrics {
@@ -325,13 +340,7 @@ async fn serve_one(shared: Arc<Shared>, (mut program, peer): Program) -> bool {
     };
     tracing::debug!(connection = id, %peer, %target, %reached, "open");
     let handle = inside.handle();
-    let options = RelayOptions {
-        asking: Asking::Outside,
-        idle: shared.options.idle_timeout,
-        half_closed: shared.options.half_close_timeout,
-        metrics: shared.options.metrics.clone(),
-    };
-    let report = relay::relay(inside, program, options, &shared.lifecycle).await;
+    let report = relay::relay(inside, program, shared.relaying(), &shared.lifecycle).await;
     let info = handle.connection_info().await.ok();
     tracing::info!(
         connection = id,
@@ -364,6 +373,15 @@ struct Opened {
     moved: (u64, u64),
 }
 
+/// How a program's target was reached.
+#[derive(Debug)]
+enum Way {
+    /// Over Spindle.
+    Spindle(Opened),
+    /// By the system's TCP, since the gateway could not be reached.
+    Direct(Direct),
+}
+
 /// The reason why no connection was opened.
 type Failed = (Refused, io::Error);
 
@@ -372,11 +390,11 @@ fn unreachable(e: impl Into<io::Error>) -> Failed {
 }
 
 /// Determines the target and opens a connection to it.
-async fn open(shared: &Shared, program: &mut KernelStream) -> Result<Opened, Failed> {
+async fn open(shared: &Shared, program: &mut KernelStream) -> Result<Way, Failed> {
     let options = &shared.options;
     program.set_nodelay(true).map_err(unreachable)?;
     match &options.destination {
-        Destination::Via(via) => dial(shared, via).await,
+        Destination::Via(via) => dial(shared, via).await.map(Way::Spindle),
         Destination::Programs(proxy) => named::open(shared, proxy, program).await,
     }
 }
@@ -392,9 +410,18 @@ fn refusal(e: &NetError) -> Refused {
 
 /// Opens a connection to one of the targets and performs the TLS handshake, if one is configured.
 async fn dial(shared: &Shared, targets: &Targets) -> Result<Opened, Failed> {
+    dial_within(shared, targets, shared.options.patience).await
+}
+
+/// The same if an address of the targets answers within this time.
+async fn dial_within(
+    shared: &Shared,
+    targets: &Targets,
+    patience: Option<Duration>,
+) -> Result<Opened, Failed> {
     let options = &shared.options;
     let (local, config) = (&options.local, &options.config);
-    let opened = dial::dial(&shared.network, local, targets, config, options.patience).await;
+    let opened = dial::dial(&shared.network, local, targets, config, patience).await;
     match opened {
         Ok((stream, to)) => secure(shared, stream, to, targets).await,
         Err(e) => Err((refusal(&e), e.into())),

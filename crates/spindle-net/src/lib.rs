@@ -71,6 +71,8 @@ mod datapath;
 pub mod descriptors;
 mod dial;
 mod error;
+#[cfg(feature = "services")]
+pub mod fallback;
 mod file_limit;
 #[cfg(feature = "services")]
 pub mod forward;

@@ -133,7 +133,8 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    fn add(&self, opened: T) {
+    /// Adds one that is ready, unless the pool was stopped.
+    pub(crate) fn add(&self, opened: T) {
         let mut state = self.lock();
         if !state.stopped {
             state.ready.push_back((opened, Instant::now()));

@@ -8,6 +8,7 @@ use data_encoding::BASE64;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use crate::fallback::Fallback;
 use crate::forward::answer::{self, Refusal, Status};
 use crate::forward::head::{self, HeadError, Request};
 use crate::handshake::expired;
@@ -27,6 +28,9 @@ pub struct Proxy {
     /// The forwarding gateway that connects to the targets. Without one they are reached directly, for which the link
     /// must be able to reach any target, as a TUN device can.
     pub via: Option<Targets>,
+    /// Whether connections are opened directly, by the system's TCP, while the gateway cannot be reached. `None`: they
+    /// are refused.
+    pub fallback: Option<Fallback>,
     /// Whether a program receives the answer that its target was reached before the gateway has answered. It saves a
     /// round trip. A target that is not reached then looks like one that resets.
     pub answer_early: bool,

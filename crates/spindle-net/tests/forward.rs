@@ -98,6 +98,7 @@ impl World {
                 http_connect,
                 redirected: false,
                 names: None,
+                fallback: None,
                 users,
             }),
             local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),

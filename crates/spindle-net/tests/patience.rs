@@ -285,6 +285,7 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
             http_connect: false,
             redirected: false,
             names: None,
+            fallback: None,
             users: None,
         }),
         local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),

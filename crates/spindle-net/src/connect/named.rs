@@ -2,20 +2,23 @@
 //! and answering the program.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as KernelStream;
 use tokio::time::{sleep, timeout};
 
-use super::{Failed, Opened, Shared, dial, unreachable};
+use super::direct::Direct;
+use super::gateway::{Gateway, Missed};
+use super::{Failed, Opened, Shared, Way, dial, unreachable};
 use crate::forward;
 use crate::handshake::expired;
 use crate::metrics::Refused;
 use crate::proxy::{self, Asked, Proxy};
+use crate::redirect::{self, RedirectedError};
 use crate::relay;
 use crate::socket::ConnectionHandle;
-use crate::target::{Target, Targets};
+use crate::target::Target;
 
 /// How long the first bytes of a connection may take to be accepted.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,34 +35,80 @@ pub(super) async fn open(
     shared: &Shared,
     proxy: &Proxy,
     program: &mut KernelStream,
-) -> Result<Opened, Failed> {
+) -> Result<Way, Failed> {
     let asked = proxy::accept(proxy, program).await;
     let asked = asked.map_err(|e| (e.counted(), io::Error::other(e)))?;
+    if is_own(proxy, program) {
+        return Err((Refused::Redirect, io::Error::other(RedirectedError::Own)));
+    }
     let opened = match &proxy.via {
         None => {
             let opened = dial(shared, &asked.target.clone().into()).await;
-            opened.map(|o| (o, Vec::new()))
+            opened.map(|o| (o, Vec::new())).map_err(Missed::from)
         }
-        Some(via) => match shared.pool.take() {
-            ready if proxy.answer_early => {
-                return open_early(shared, via, &asked, program, ready).await;
+        Some(via) => {
+            let gateway = Gateway {
+                shared,
+                via,
+                fallback: proxy.fallback.as_ref(),
+                since: Instant::now(),
+            };
+            match shared.pool.take() {
+                ready if proxy.answer_early => {
+                    return open_early(&gateway, proxy, &asked, program, ready).await;
+                }
+                ready => tunnel(&gateway, &asked.target, ready).await,
             }
-            ready => tunnel(shared, via, &asked.target, ready).await,
-        },
-    };
-    let (mut opened, first) = match opened {
-        Ok(opened) => opened,
-        Err((why, e)) => {
-            // The program may be gone. Its request has failed in any case.
-            let _ = asked.answer(program, Err(&e)).await;
-            return Err((why, e));
         }
     };
+    let failed = match opened {
+        Ok((opened, first)) => {
+            let opened = hand_over(proxy, opened, &first, &asked, program).await;
+            return opened.map(Way::Spindle);
+        }
+        Err(Missed::Silent(fallback, why)) => {
+            let redirected = may_be_redirected(proxy);
+            let direct = Direct::open(shared, &fallback, &asked.target, redirected, why).await;
+            match direct {
+                Ok(direct) => return hand_over_direct(direct, &asked, program).await,
+                Err(failed) => failed,
+            }
+        }
+        Err(Missed::Failed(failed)) => failed,
+    };
+    // The program may be gone. Its request has failed in any case.
+    let _ = asked.answer(program, Err(&failed.1)).await;
+    Err(failed)
+}
+
+/// Whether rules of this host may redirect direct connections back to this service. Programs of another network namespace
+/// are no reason for such rules.
+fn may_be_redirected(proxy: &Proxy) -> bool {
+    proxy.redirected && proxy.names.is_none()
+}
+
+/// Whether the program is this service itself, whose direct connection was redirected to it.
+fn is_own(proxy: &Proxy, program: &KernelStream) -> bool {
+    let Some(fallback) = proxy.fallback.as_ref().filter(|_| may_be_redirected(proxy)) else {
+        return false;
+    };
+    let own = |peer| fallback.is_own_port(peer) && redirect::is_own(peer.ip().to_canonical());
+    program.peer_addr().is_ok_and(own)
+}
+
+/// Answers the program, and passes on what both sides have sent already.
+async fn hand_over(
+    proxy: &Proxy,
+    mut opened: Opened,
+    first: &[u8],
+    asked: &Asked,
+    program: &mut KernelStream,
+) -> Result<Opened, Failed> {
     let reached = proxy.via.is_none().then_some(opened.reached);
     let stream = opened.inside.stream();
     let handing_over = async {
         asked.answer(program, Ok(reached)).await?;
-        program.write_all(&first).await?;
+        program.write_all(first).await?;
         stream.write_all(&asked.early).await?;
         stream.flush().await
     };
@@ -73,24 +122,39 @@ pub(super) async fn open(
     Ok(opened)
 }
 
-/// Opens a connection to the gateway `via`, which connects it to the target. Returns the first bytes of the target,
+/// The same for a direct connection.
+async fn hand_over_direct(
+    mut direct: Direct,
+    asked: &Asked,
+    program: &mut KernelStream,
+) -> Result<Way, Failed> {
+    let handing_over = async {
+        asked.answer(program, Ok(Some(direct.reached()))).await?;
+        direct.send(&asked.early).await
+    };
+    let handed = timeout(PATIENCE, handing_over).await;
+    let handed = handed.unwrap_or_else(|_| Err(expired("first bytes")));
+    handed.map_err(unreachable)?;
+    Ok(Way::Direct(direct))
+}
+
+/// Opens a connection to the gateway, which connects it to the target. Returns the first bytes of the target,
 /// too.
 async fn tunnel(
-    shared: &Shared,
-    via: &Targets,
+    gateway: &Gateway<'_>,
     target: &Target,
     ready: Option<Opened>,
-) -> Result<(Opened, Vec<u8>), Failed> {
+) -> Result<(Opened, Vec<u8>), Missed> {
     if let Some(mut ready) = ready {
-        match ask_ready(shared, &mut ready, target, &[]).await {
+        match ask_ready(gateway.shared, &mut ready, target, &[]).await {
             // The request may be sent again, since no data of the program have followed it.
             Err(e) if is_stale(&e) => {}
-            asked => return named(ready, target, asked),
+            asked => return Ok(named(ready, target, asked)?),
         }
     }
-    let mut opened = dial(shared, via).await?;
+    let mut opened = gateway.dial().await?;
     let asked = forward::tunnel(&mut opened.inside, target, &[]).await;
-    named(opened, target, asked)
+    Ok(named(opened, target, asked)?)
 }
 
 /// Asks for the target on a connection that was ready. `early` is sent with the request. If the connection no longer
@@ -120,26 +184,38 @@ async fn ask_ready(
 /// target, on the ready connection or a new one. If the target is not reached, the program's connection is reset. The
 /// request is not sent again, since the target may have received the bytes.
 async fn open_early(
-    shared: &Shared,
-    via: &Targets,
+    gateway: &Gateway<'_>,
+    proxy: &Proxy,
     asked: &Asked,
     program: &mut KernelStream,
     ready: Option<Opened>,
-) -> Result<Opened, Failed> {
+) -> Result<Way, Failed> {
+    let Gateway { shared, .. } = gateway;
     let early = first_bytes(asked, program).await.map_err(unreachable)?;
-    let (opened, answer) = match ready {
+    let target = &asked.target;
+    let opened = match ready {
         Some(mut ready) => {
-            let answer = ask_ready(shared, &mut ready, &asked.target, &early).await;
-            (ready, answer)
+            let answer = ask_ready(shared, &mut ready, target, &early).await;
+            named(ready, target, answer)
         }
-        None => {
-            let opened = dial(shared, via).await;
-            let mut opened = opened.inspect_err(|_| relay::reset(program))?;
-            let answer = forward::tunnel(&mut opened.inside, &asked.target, &early).await;
-            (opened, answer)
-        }
+        None => match gateway.dial().await {
+            Ok(mut opened) => {
+                let answer = forward::tunnel(&mut opened.inside, target, &early).await;
+                named(opened, target, answer)
+            }
+            Err(Missed::Silent(fallback, why)) => {
+                let redirected = may_be_redirected(proxy);
+                let direct = Direct::open(shared, &fallback, target, redirected, why).await;
+                let mut direct = direct.inspect_err(|_| relay::reset(program))?;
+                let sent = timeout(PATIENCE, direct.send(&early)).await;
+                let sent = sent.unwrap_or_else(|_| Err(expired("first bytes")));
+                sent.map_err(unreachable)
+                    .inspect_err(|_| relay::reset(program))?;
+                return Ok(Way::Direct(direct));
+            }
+            Err(Missed::Failed(failed)) => Err(failed),
+        },
     };
-    let opened = named(opened, &asked.target, answer);
     let (mut opened, first) = opened.inspect_err(|_| relay::reset(program))?;
     let handed = timeout(PATIENCE, program.write_all(&first)).await;
     if let Err(e) = handed.unwrap_or_else(|_| Err(expired("first bytes"))) {
@@ -147,7 +223,7 @@ async fn open_early(
         return Err(unreachable(e));
     }
     opened.moved = (first.len() as u64, early.len() as u64);
-    Ok(opened)
+    Ok(Way::Spindle(opened))
 }
 
 /// Answers the program, and returns what it sends at once.

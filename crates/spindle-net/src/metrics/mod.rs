@@ -166,6 +166,7 @@ struct OwnMetrics {
     transport: String,
     ended: Family<How, Counter>,
     refused: Family<Why, Counter>,
+    direct: Counter,
     response: Histogram,
     expiry: Family<Whose, Gauge>,
     backends: OnceLock<BackendStates>,
@@ -186,6 +187,7 @@ impl Metrics {
                 transport: transport.to_owned(),
                 ended: none_yet(Ended::ALL.map(|how| How { how })),
                 refused: none_yet(Refused::ALL.map(|why| Why { why })),
+                direct: Counter::default(),
                 response: Histogram::new(buckets),
                 expiry: Family::default(),
                 backends: OnceLock::new(),
@@ -201,6 +203,11 @@ impl Metrics {
     /// Counts a connection that was refused.
     pub fn refused(&self, why: Refused) {
         self.own.refused.get_or_create(&Why { why }).inc();
+    }
+
+    /// Counts a program's connection that was opened directly, since the gateway could not be reached.
+    pub fn direct(&self) {
+        self.own.direct.inc();
     }
 
     /// Records a response time: from the last byte of a request until the requesting side has acknowledged the
@@ -280,6 +287,11 @@ impl Metrics {
             own.ended.clone(),
         );
         registry.register("refused", "Connections turned away", refused);
+        registry.register(
+            "direct",
+            "Connections opened directly, since the gateway could not be reached",
+            own.direct.clone(),
+        );
         registry.register_with_unit(
             "response_time",
             "From the last byte of a request to the acknowledgement of the last byte of its response",
@@ -324,6 +336,7 @@ mod tests {
         metrics.ended(Ended::Finished);
         metrics.ended(Ended::Finished);
         metrics.refused(Refused::Tls);
+        metrics.direct();
         metrics.response_time(Duration::from_millis(3));
         metrics.certificates(&[Expiry {
             owner: Owner::Own,
@@ -345,6 +358,7 @@ mod tests {
             "spindle_ended_total{transport=\"fuso\",how=\"finished\"} 2",
             "spindle_refused_total{transport=\"fuso\",why=\"tls\"} 1",
             "spindle_refused_total{transport=\"fuso\",why=\"memory\"} 0",
+            "spindle_direct_total{transport=\"fuso\"} 1",
             "spindle_response_time_seconds_bucket{transport=\"fuso\",le=\"0.004\"} 1",
             "spindle_certificate_expiry_seconds{transport=\"fuso\",certificate=\"own\"} 1800000000",
             "spindle_connections{transport=\"fuso\"} 0",

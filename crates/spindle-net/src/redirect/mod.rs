@@ -13,6 +13,7 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use self::names::{Meaning, Names};
+use crate::setup::OWN_MARK;
 use crate::target::Target;
 
 /// Why a connection to the port for redirected connections is refused.
@@ -24,6 +25,12 @@ pub enum RedirectedError {
          rules of your own); programs that name their targets need --socks5 or --http-connect"
     )]
     NotRedirected(SocketAddr),
+    /// The program is this service: rules of the host redirect the connections that it opens directly.
+    #[error(
+        "rules of this host redirect connect's own direct connections (--fallback) back to it; except packets with the mark \
+         {OWN_MARK:#x}, or the user that connect runs as"
+    )]
+    Own,
     /// Nothing can be connected to at this address.
     #[error("the connection was redirected on its way to {0}, to which nothing can connect")]
     NoTarget(SocketAddr),
@@ -74,7 +81,7 @@ fn is_untracked(e: &io::Error) -> bool {
 }
 
 /// Whether this host has the address.
-fn is_own(address: IpAddr) -> bool {
+pub(crate) fn is_own(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 

@@ -1,6 +1,7 @@
 //! Joins a connection of Spindle to one of the system. Bytes, half-closes and resets are passed on in both
 //! directions.
 
+mod direct;
 mod exchanges;
 mod pump;
 mod relayed_bytes;
@@ -17,6 +18,7 @@ use tokio::net::TcpStream as KernelStream;
 use crate::metrics::{self, Metrics};
 use crate::service::{Lifecycle, Stage};
 use crate::socket::{ConnectionHandle, TcpStream};
+pub(crate) use direct::direct;
 use pump::{
     AnySink, AnySource, Failure, InsideSink, InsideSource, OutsideSink, OutsideSource, Sink, Source,
 };
@@ -329,16 +331,21 @@ impl<'a> Ends<'a> {
     }
 
     async fn expired(&self, idle: Option<Duration>) {
-        let Some(idle) = idle else {
-            return std::future::pending().await;
-        };
-        let (mut last, mut quiet) = (self.moved.total(), 0);
-        while quiet < IDLE_LOOKS {
-            tokio::time::sleep(idle / IDLE_LOOKS).await;
-            let now = self.moved.total();
-            quiet = if now == last { quiet + 1 } else { 0 };
-            last = now;
-        }
+        expired(idle, || self.moved.total()).await;
+    }
+}
+
+/// Waits until no bytes have passed for this long. `total` returns how many have passed so far.
+async fn expired(idle: Option<Duration>, total: impl Fn() -> u64) {
+    let Some(idle) = idle else {
+        return std::future::pending().await;
+    };
+    let (mut last, mut quiet) = (total(), 0);
+    while quiet < IDLE_LOOKS {
+        tokio::time::sleep(idle / IDLE_LOOKS).await;
+        let now = total();
+        quiet = if now == last { quiet + 1 } else { 0 };
+        last = now;
     }
 }
 

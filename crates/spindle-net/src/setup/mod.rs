@@ -18,7 +18,7 @@ pub use handover::{Ownership, SetupState, Share, adopt};
 pub use isolate::{IsolateError, Isolated, isolate};
 pub(crate) use redirect::Listening;
 pub use redirect::{
-    IpNet, RedirectError, RedirectOptions, Redirected, Redirection, remove_redirection,
+    IpNet, OWN_MARK, RedirectError, RedirectOptions, Redirected, Redirection, remove_redirection,
 };
 use serde::{Deserialize, Serialize};
 use socket2::Socket;

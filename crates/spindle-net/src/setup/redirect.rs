@@ -7,9 +7,9 @@
 //! | `from_hosts` | prerouting | connections of other hosts that arrive on a device are redirected |
 //! | `exceptions` | both call it | connections to this host, its link, its gateway and excepted networks are not |
 //!
-//! A connect service itself opens no TCP connections of the kernel: its segments travel in UDP or come from a TUN device.
-//! Only the system's resolver does, to a name server (port 53, or 853 for DNS over TLS), and these are never redirected. A
-//! service that runs as a user of its own also excepts that user, so that a gateway or a resolver of that user can run on the
+//! The segments of a connect service itself travel in UDP or come from a TUN device. TCP connections of the kernel are opened
+//! by the system's resolver, to a name server (port 53, or 853 for DNS over TLS), and by the service if it opens programs'
+//! connections directly, which have the mark [`OWN_MARK`]. Both are never redirected. A service that runs as a user of its own also excepts that user, so that a gateway or a resolver of that user can run on the
 //! same host.
 
 use std::fmt::{self, Write};
@@ -21,6 +21,10 @@ use nix::unistd::{Uid, User, geteuid};
 
 use super::SetupError;
 use super::command::nft;
+
+/// The mark (SO_MARK of socket(7)) of connections that a service opens directly. Our choice: it has no bit of the
+/// masks of Kubernetes (0xc000), of mwan3 of OpenWrt (0x3f00) and of Tailscale (0xff0000).
+pub const OWN_MARK: u32 = 0x5300_0000;
 
 /// Whose TCP connections are redirected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,7 +339,7 @@ fn rules(
          chain programs_to_connect {{\n{}  }}\n  \
          chain hosts_to_connect {{\n{}  }}\n  \
          chain from_programs {{\n    type nat hook output priority -100;\n    \
-         jump exceptions\n    tcp dport {{ 53, 853 }} accept\n{own}{from_programs}  }}\n  \
+         jump exceptions\n    tcp dport {{ 53, 853 }} accept\n    meta mark {OWN_MARK:#x} accept\n{own}{from_programs}  }}\n  \
          chain from_hosts {{\n    type nat hook prerouting priority -100;\n    \
          jump exceptions\n{from_hosts}  }}\n}}\n",
         programs.rules(),
@@ -416,7 +420,7 @@ mod tests {
         for rule in [
             "    ip daddr 192.0.2.1/32 accept\n",
             "    ip6 daddr fd00::/8 accept\n",
-            "    tcp dport { 53, 853 } accept\n    meta skuid 1000 jump programs_to_connect\n",
+            "    tcp dport { 53, 853 } accept\n    meta mark 0x53000000 accept\n    meta skuid 1000 jump programs_to_connect\n",
             "    socket cgroupv2 level 2 \"system.slice/a.service\" jump programs_to_connect\n",
             "    iifname \"lan0\" jump hosts_to_connect\n",
             "  chain programs_to_connect {\n    meta nfproto ipv4 meta l4proto tcp dnat ip to 127.0.0.1:1080\n    \

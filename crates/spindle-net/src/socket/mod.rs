@@ -19,6 +19,8 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf};
 pub use stream::TcpStream;
 
 use crate::datapath::Driver;
+#[cfg(feature = "services")]
+use crate::datapath::held::Share;
 pub use crate::datapath::message::Message;
 use crate::datapath::pipe::{OwnedPipe, Pipe, Room};
 use crate::datapath::queue::{Command, Queue};
@@ -107,6 +109,12 @@ impl Network {
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// A new share in the account of memory that is held for connections.
+    #[cfg(feature = "services")]
+    pub(crate) fn share(&self) -> Share {
+        Share::new(self.inner.queue.held().clone())
     }
 
     async fn ask<T>(

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use spindle_mptcp::SubflowInfo;
 use spindle_units::Instant;
 
+use crate::fallback::DirectConnections;
 use crate::udp::UdpCounters;
 use crate::uplinks::{self, UplinkState};
 use crate::{ConnectionStatus, NetworkCounters};
@@ -37,6 +38,9 @@ pub struct Status {
     /// The addresses of this host from which a connect service may reach its gateway, those in use first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uplinks: Vec<Uplink>,
+    /// The connections that a connect service has opened directly, if it may (`--fallback`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<Direct>,
     /// The connections open now, the oldest first.
     pub connections: Vec<Connection>,
 }
@@ -77,6 +81,27 @@ impl From<&uplinks::Uplink> for Uplink {
             next_hop: u.next_hop.map(|a| a.to_string()),
             state: state.to_owned(),
             why,
+        }
+    }
+}
+
+/// Connections that were opened directly, since the gateway could not be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Direct {
+    /// Those since the start.
+    pub total: u64,
+    /// Those open now.
+    pub open: u64,
+    /// Whether the gateway is known not to answer, so that the next connection is opened directly at once.
+    pub gateway_silent: bool,
+}
+
+impl From<DirectConnections> for Direct {
+    fn from(d: DirectConnections) -> Self {
+        Self {
+            total: d.total,
+            open: d.open,
+            gateway_silent: d.gateway_silent,
         }
     }
 }

@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-pub use document::{Connection, EndedSubflow, Status, Subflow, Totals, Uplink};
+pub use document::{Connection, Direct, EndedSubflow, Status, Subflow, Totals, Uplink};
 pub use name::Name;
 pub(crate) use name::{drained, private_listener};
 pub use place::{default_path, directory, sockets};
 
 use crate::backends::Backends;
+use crate::fallback::Fallback;
 use crate::observers::{self, Allowance};
 use crate::service::{Lifecycle, Stage};
 use crate::uplinks::Uplinks;
@@ -57,6 +58,8 @@ pub struct Source {
     pub backends: Option<Backends>,
     /// The uplinks of a connect service that follows them.
     pub uplinks: Option<Uplinks>,
+    /// What a connect service opens directly.
+    pub fallback: Option<Fallback>,
     /// When the service started.
     pub since: Instant,
     /// Its switch.
@@ -96,6 +99,7 @@ impl Source {
             totals: Totals::from(&counters),
             udp: counters.udp,
             uplinks: uplinks.iter().map(Uplink::from).collect(),
+            direct: self.fallback.as_ref().map(|f| f.direct().into()),
             connections: connections.iter().map(Connection::from).collect(),
         })
     }
@@ -244,6 +248,7 @@ mod tests {
             to: String::new(),
             backends: Some(backends.clone()),
             uplinks: None,
+            fallback: None,
             since: Instant::now(),
             lifecycle: Lifecycle::default(),
         };

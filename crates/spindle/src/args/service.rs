@@ -157,6 +157,15 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
+/// What happens to a program's connection if the gateway cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FallbackArg {
+    /// It is refused
+    None,
+    /// It is opened directly
+    Direct,
+}
+
 /// Which announced addresses are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Announced {
@@ -287,6 +296,11 @@ pub(crate) struct Connect {
     /// own (as with --socks5 or --transparent) and with TLS; as many as programs used lately, none on an idle host
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) ready: usize,
+    /// What happens to a program's connection while the gateway cannot be reached, if the program's target is known (as with
+    /// --socks5 or --transparent). direct: it is opened to the target without the gateway, which an attacker that blocks
+    /// the gateway can force; not if the gateway answers, whatever it answers
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = FallbackArg::None)]
+    pub(crate) fallback: FallbackArg,
     /// Answer a program before the gateway has answered, which saves a round trip. A target that is not reached
     /// then looks like one that resets
     #[arg(long)]

@@ -16,7 +16,7 @@ use spindle_net::udp::UdpClient;
 use spindle_net::{NEXT_PATH_AFTER, Network, Target, Targets};
 
 use super::paths::Paths;
-use super::proxy::{described, destination, users};
+use super::proxy::{described, destination, fallback_of, users};
 use super::redirect;
 use super::service::{
     Plan, Reloaded, Running, Wire, bad, count, endpoint, is_loopback, limit, live, needed,
@@ -173,6 +173,7 @@ impl Connecting {
                 to: described(&self.destination),
                 backends: None,
                 uplinks: paths.uplinks.clone(),
+                fallback: fallback_of(&self.destination),
                 serve: async move {
                     let _watching = watching;
                     let lifecycle = connect.lifecycle();

@@ -30,6 +30,7 @@ use spindle_net::service::{detach, process_handle, wait_for_process};
 use spindle_net::setup::{IsolateError, Isolated, isolate};
 
 use super::connect::{Connecting, Entered};
+use super::proxy::fallback;
 use crate::args::service::{Connect as Args, Exec, Part};
 use crate::failure::Failure;
 
@@ -68,6 +69,7 @@ fn connecting(registry: &Registry, args: &Args, names: Names) -> Result<Connecti
             return Err(Failure::setting("", text));
         }
         Ok(Destination::Programs(Proxy {
+            fallback: fallback(args, via.as_ref(), true)?,
             via,
             answer_early: args.answer_early,
             socks5: false,

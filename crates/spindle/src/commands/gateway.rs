@@ -86,6 +86,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 kind: KIND,
                 listen,
                 uplinks: None,
+                fallback: None,
                 to,
                 backends: reloaded.clone(),
                 serve: gateway.serve(),

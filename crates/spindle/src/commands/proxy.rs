@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use spindle_net::Targets;
 use spindle_net::backends::{BackendAddr, Backends, MOST_BACKENDS};
 use spindle_net::connect::Destination;
+use spindle_net::fallback::Fallback;
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::Backend;
 use spindle_net::proxy::Proxy;
@@ -14,7 +15,7 @@ use spindle_net::users::Users;
 
 use super::redirect;
 use super::service::{bad, is_loopback, needed};
-use crate::args::service::{Connect, Gateway};
+use crate::args::service::{Connect, FallbackArg, Gateway};
 use crate::failure::{Failure, Setting};
 
 /// What `--to` and `--forward` accept.
@@ -131,6 +132,7 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
     let (socks5, http_connect) = (args.socks5, args.http_connect);
     let redirected = redirect::is_transparent(args)?;
     if !socks5 && !http_connect && !redirected {
+        fallback(args, via.as_ref(), false)?;
         if args.proxy_users.is_some() {
             let text = " belongs to --socks5 and --http-connect, by which programs can send a user and a password";
             return usage("proxy-users", text);
@@ -153,6 +155,7 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
                     without a gateway they are reached over --tun only";
         return usage(flag, text);
     }
+    let fallback = fallback(args, via.as_ref(), true)?;
     let users = match &args.proxy_users {
         None => None,
         Some(path) => {
@@ -162,6 +165,7 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
     };
     Ok(Destination::Programs(Proxy {
         via,
+        fallback,
         answer_early: args.answer_early,
         socks5,
         http_connect,
@@ -169,6 +173,35 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
         names: None,
         users,
     }))
+}
+
+/// What `--fallback` asks for. `targets`: whether programs' targets are known.
+pub(super) fn fallback(
+    args: &Connect,
+    via: Option<&Targets>,
+    targets: bool,
+) -> Result<Option<Fallback>, Failure> {
+    let text = match (args.fallback, targets, via) {
+        (FallbackArg::None, ..) => return Ok(None),
+        (FallbackArg::Direct, true, Some(_)) => return Ok(Some(Fallback::default())),
+        (_, false, _) => {
+            " direct: the targets of the programs are not known, only the gateway's address; give --socks5, --http-connect, \
+             --transparent or --redirect, or leave it out"
+        }
+        (_, true, None) => {
+            " direct: there is no gateway that could be unreachable, since programs' targets are reached over --tun without \
+             --via; leave it out"
+        }
+    };
+    Err(Failure::setting("fallback", text))
+}
+
+/// The fallback of a destination, for the status.
+pub(super) fn fallback_of(destination: &Destination) -> Option<Fallback> {
+    match destination {
+        Destination::Programs(proxy) => proxy.fallback.clone(),
+        Destination::Via(_) => None,
+    }
 }
 
 /// The destination in words, for the log and the status.

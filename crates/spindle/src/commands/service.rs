@@ -13,6 +13,7 @@ use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
 use spindle_net::backends::Backends;
+use spindle_net::fallback::Fallback;
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
@@ -334,6 +335,8 @@ pub(super) struct Running<F> {
     pub(super) backends: Option<Backends>,
     /// The uplinks that it follows.
     pub(super) uplinks: Option<Uplinks>,
+    /// What it opens directly.
+    pub(super) fallback: Option<Fallback>,
     /// The future that runs the service.
     pub(super) serve: F,
 }
@@ -600,6 +603,7 @@ async fn observe<F>(
         to: running.to.clone(),
         backends: running.backends.clone(),
         uplinks: running.uplinks.clone(),
+        fallback: running.fallback.clone(),
         since: Instant::now(),
         lifecycle: running.lifecycle.clone(),
     };

@@ -162,6 +162,19 @@ fn table(s: &Status, rates: &Rates) -> String {
         );
     }
     uplinks(&mut text, &s.uplinks);
+    if let Some(direct) = &s.direct {
+        let _ = writeln!(
+            text,
+            "{} connections open directly, past the gateway; since the start {}; the gateway {}",
+            direct.open,
+            direct.total,
+            if direct.gateway_silent {
+                "cannot be reached"
+            } else {
+                "is tried first"
+            }
+        );
+    }
     let rates = rates.since(s, Instant::now());
     for c in &s.connections {
         connection(&mut text, c, |subflow| rates.of(c.id, subflow));
@@ -315,6 +328,7 @@ mod tests {
             totals: Default::default(),
             udp: None,
             uplinks: Vec::new(),
+            direct: None,
             connections: vec![Connection {
                 id: 4,
                 local: "10.9.0.1:80".into(),
@@ -361,6 +375,20 @@ mod tests {
         let ended =
             "ended 3.2 s ago: reset by the peer without a reason  10.9.0.1:80 - 10.1.2.2:4002";
         assert!(lines[8].ends_with(ended), "{text}");
+    }
+
+    #[test]
+    fn a_table_shows_direct_connections_of_a_connect_that_may_open_them() {
+        let mut status = example();
+        assert!(!table(&status, &Rates::default()).contains("directly"));
+        status.direct = Some(status::Direct {
+            total: 12,
+            open: 3,
+            gateway_silent: true,
+        });
+        let text = table(&status, &Rates::default());
+        let line = "3 connections open directly, past the gateway; since the start 12; the gateway cannot be reached\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod exec;
+mod fallback;
 mod forward;
 mod keys;
 mod load;

@@ -10,7 +10,7 @@ use crate::two_hosts::have;
 use crate::udp::{free, start};
 
 /// Makes the keys of a gateway at this address and the bundle of a client.
-fn keys(directory: &Path, gateway: SocketAddr) {
+pub(crate) fn keys(directory: &Path, gateway: SocketAddr) {
     let spindle = |args: &[&str]| {
         let mut command = Command::new(program());
         let done = command.current_dir(directory).args(args).output();

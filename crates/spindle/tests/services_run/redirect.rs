@@ -12,13 +12,13 @@ use crate::program::{Running, program, wait_for};
 use crate::two_hosts::{Hosts, Namespace, have, output, run, within};
 
 /// The servers' addresses.
-const SERVERS: [&str; 2] = ["203.0.113.5", "fd99::5"];
+pub(crate) const SERVERS: [&str; 2] = ["203.0.113.5", "fd99::5"];
 const PORT: u16 = 80;
 /// The listening addresses of connect, as flags.
-const LOOPBACK: &str = "--listen 127.0.0.1:1080 --listen [::1]:1080";
+pub(crate) const LOOPBACK: &str = "--listen 127.0.0.1:1080 --listen [::1]:1080";
 
 /// An HTTP server whose answer is the address of its client.
-fn whence(at: SocketAddr) {
+pub(crate) fn whence(at: SocketAddr) {
     let listener = TcpListener::bind(at).expect("a service");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
@@ -34,12 +34,12 @@ fn whence(at: SocketAddr) {
     });
 }
 
-fn on(ip: &str, port: u16) -> SocketAddr {
+pub(crate) fn on(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().expect("an address"), port)
 }
 
 /// The rules of the gateway.
-const FORWARD: [&str; 4] = [
+pub(crate) const FORWARD: [&str; 4] = [
     "--forward",
     "203.0.113.0/24:*",
     "--forward",
@@ -47,7 +47,7 @@ const FORWARD: [&str; 4] = [
 ];
 
 /// Starts the servers, and gives the client routes to them.
-fn serve(hosts: &Hosts) {
+pub(crate) fn serve(hosts: &Hosts) {
     for ip in SERVERS {
         let (length, nodad) = if ip.contains(':') {
             (128, " nodad")
@@ -62,7 +62,7 @@ fn serve(hosts: &Hosts) {
 }
 
 /// The servers, and a gateway to them.
-fn gateway(hosts: &Hosts) -> Running {
+pub(crate) fn gateway(hosts: &Hosts) -> Running {
     serve(hosts);
     let mut command = Command::new(program());
     command.args("gateway --udp --insecure --listen 10.1.1.1:4430".split(' '));
@@ -70,7 +70,7 @@ fn gateway(hosts: &Hosts) -> Running {
     Running::start(command)
 }
 
-fn connect(hosts: &Hosts, flags: &str) -> Running {
+pub(crate) fn connect(hosts: &Hosts, flags: &str) -> Running {
     let mut command = hosts.client_command(&[program(), "connect", "--udp"]);
     command.args("--via 10.1.1.1:4430 --insecure".split(' '));
     command.args(flags.split_whitespace());
@@ -78,7 +78,7 @@ fn connect(hosts: &Hosts, flags: &str) -> Running {
 }
 
 /// The answer of the server at this address to curl in a namespace. `wrapper` is put before curl.
-fn curl(namespace: &Namespace, wrapper: &str, ip: &str) -> String {
+pub(crate) fn curl(namespace: &Namespace, wrapper: &str, ip: &str) -> String {
     let url = match ip.contains(':') {
         true => format!("http://[{ip}]:{PORT}/"),
         false => format!("http://{ip}:{PORT}/"),
@@ -94,17 +94,17 @@ fn curl(namespace: &Namespace, wrapper: &str, ip: &str) -> String {
 }
 
 /// Whether the servers of both families see this client.
-fn seen(namespace: &Namespace, wrapper: &str) -> [String; 2] {
+pub(crate) fn seen(namespace: &Namespace, wrapper: &str) -> [String; 2] {
     SERVERS.map(|ip| curl(namespace, wrapper, ip))
 }
 
 /// What the servers see of programs that are not redirected.
-fn direct() -> [String; 2] {
+pub(crate) fn direct() -> [String; 2] {
     ["10.1.1.2", "fd01:1::2"].map(str::to_owned)
 }
 
 /// What they see if the gateway connects to them.
-fn by_the_gateway() -> [String; 2] {
+pub(crate) fn by_the_gateway() -> [String; 2] {
     SERVERS.map(str::to_owned)
 }
 
