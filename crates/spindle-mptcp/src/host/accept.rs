@@ -69,7 +69,7 @@ impl Stack {
         }
     }
 
-    fn refuse(&mut self, now: Instant, segment: &Segment) {
+    pub(super) fn refuse(&mut self, now: Instant, segment: &Segment) {
         if let Some(rst) = reset_for(segment) {
             self.send_reset(now, rst);
         }
@@ -85,7 +85,7 @@ impl Stack {
     }
 
     /// Refuses a join with its reason (RFC 8684, sections 3.2 and 3.6).
-    fn refuse_join(&mut self, now: Instant, syn: &Segment, reason: ResetReason) {
+    pub(super) fn refuse_join(&mut self, now: Instant, syn: &Segment, reason: ResetReason) {
         let Some(mut rst) = reset_for(syn) else {
             return;
         };
@@ -130,7 +130,7 @@ impl Stack {
         self.touch(now, slot);
     }
 
-    fn listener_for(&self, to: Endpoint) -> Option<usize> {
+    pub(super) fn listener_for(&self, to: Endpoint) -> Option<usize> {
         self.listeners.iter().position(|l| {
             l.open
                 && l.local.port == to.port

@@ -44,7 +44,8 @@ pub struct RefusedJoins {
     pub unknown: u64,
     /// A limit was reached.
     pub limit: u64,
-    /// They were sent to an own address without a listener ([`crate::JoinPolicy`]).
+    /// They were sent to an own address without a listener ([`crate::JoinPolicy`]), or turned away
+    /// ([`crate::Stack::turn_away`]).
     pub prohibited: u64,
     /// The HMAC of their SYN/ACK or third ACK was wrong.
     pub hmac_failures: u64,

@@ -4,6 +4,7 @@
 
 mod accept;
 mod account;
+mod admission;
 mod cookie;
 mod counters;
 mod event;

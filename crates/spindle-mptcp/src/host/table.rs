@@ -295,6 +295,11 @@ impl Table {
         self.slots.get(slot as usize)?.source
     }
 
+    /// The listener that accepted a slot's connection.
+    pub(super) fn listener(&self, slot: u32) -> Option<ListenerId> {
+        self.slots.get(slot as usize)?.listener
+    }
+
     /// Whether only TIME_WAIT is left of a slot's connection.
     pub(super) fn rests(&self, slot: u32) -> bool {
         self.slots.get(slot as usize).is_some_and(|s| s.resting)
