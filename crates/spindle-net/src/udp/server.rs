@@ -22,7 +22,7 @@ use crate::link::{Arrival, FIRST_KEY, Handover, Link, LinkCounters, PacketSink};
 
 /// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes spell "Udp". A peer's
 /// address continues with 32 bits that stand for its source (a keyed hash of its outer IPv4 address or IPv6
-/// /64) and with the id. The server's own end has 0 in both places. The stack therefore counts the connections
+/// /64) and with the id. The server's own end has the number of the service there, and 0 for the id. The stack therefore counts the connections
 /// of a source as those of one network. An acknowledgement from another source than the SYN's belongs to no
 /// connection and matches no cookie.
 pub const PREFIX: [u16; 2] = [0xfd55, 0x6470];
@@ -39,6 +39,9 @@ const ID_COST: u64 = 1300;
 pub struct UdpServerOptions {
     /// Addresses and UDP ports to bind. A socket with an IPv6 address accepts IPv6 only.
     pub bind: Vec<SocketAddr>,
+    /// The number of the service that clients of each address in `bind` reach ([`UdpServer::listener_of`]); 0 for
+    /// addresses without an entry.
+    pub services: Vec<u32>,
     /// Most bytes of an outer IP packet.
     pub max_mtu: u16,
     /// Most ids with a proven address.
@@ -58,6 +61,7 @@ impl UdpServerOptions {
     pub fn new(bind: Vec<SocketAddr>) -> Self {
         Self {
             bind,
+            services: Vec::new(),
             max_mtu: 1500,
             max_ids: 65_536,
             max_half_open: 16_384,
@@ -72,6 +76,8 @@ pub struct UdpServer {
     options: UdpServerOptions,
     secret: Secret,
     sockets: Vec<Socket>,
+    /// The server's own virtual address for the clients of each socket.
+    own: Vec<IpAddr>,
     ids: Ids,
     dirty: Vec<u64>,
     buffers: Buffers,
@@ -148,7 +154,15 @@ impl UdpServer {
         sockets: Vec<Socket>,
         sharing: Sharing,
     ) -> Result<Self, NetError> {
+        let own = sockets.iter().enumerate().map(|(i, socket)| {
+            // The sockets of another process may be in another order.
+            let bound = socket.local_addr().ok();
+            let listed = options.bind.iter().position(|a| Some(*a) == bound);
+            let service = options.services.get(listed.unwrap_or(i));
+            virtual_addr(service.copied().unwrap_or(0), 0)
+        });
         Ok(Self {
+            own: own.collect(),
             ids: Ids::new(Bounds {
                 max: options.max_ids,
                 unproven: options.max_half_open.max(1),
@@ -179,13 +193,28 @@ impl UdpServer {
     /// The address on which a listener of the stack must listen, so that it accepts clients of this link that
     /// connect to TCP port `port`, whatever outer address they used.
     pub fn listener_addr(port: u16) -> SocketAddr {
-        SocketAddr::new(virtual_addr(0, 0), port)
+        Self::listener_of(0, port)
+    }
+
+    /// Like [`Self::listener_addr`], for clients that connect to an address of this service
+    /// ([`UdpServerOptions::services`]). An inner port alone would not tell services apart: a client may send
+    /// any port to the address of any service.
+    pub fn listener_of(service: u32, port: u16) -> SocketAddr {
+        SocketAddr::new(virtual_addr(service, 0), port)
     }
 
     /// The address by which the stack knows the peer of an id. The id's first segment came from `way`.
     fn addr_of(&self, id: u64, way: Route) -> IpAddr {
         let source = self.secret.hash(b's', &Source::of(way));
         virtual_addr((source >> 32) as u32, id)
+    }
+
+    /// The addresses, the peer's and the own one, by which the stack knows the ends of a subflow whose first segment
+    /// this is.
+    fn ends_of(&self, id: u64, origin: &Origin) -> (IpAddr, IpAddr) {
+        let own = self.own.get(origin.socket).copied();
+        let own = own.unwrap_or_else(|| virtual_addr(0, 0));
+        (self.addr_of(id, origin.way), own)
     }
 
     fn challenge(&self, id: u64, from: SocketAddr, slot: u64) -> u64 {
@@ -272,9 +301,9 @@ impl UdpServer {
         (datagram, origin): (&[u8], &Origin),
         sink: &mut dyn FnMut(Arrival),
     ) {
-        let known = self.ids.get(id).map(|e| e.path.remote.addr);
-        let remote = known.unwrap_or_else(|| self.addr_of(id, origin.way));
-        let ends = (remote, virtual_addr(0, 0));
+        let known = self.ids.get(id).map(|e| &e.path);
+        let known = known.map(|p| (p.remote.addr, p.local.addr));
+        let ends = known.unwrap_or_else(|| self.ends_of(id, origin));
         let read = Ecn::decapsulated(inner, origin.ecn)
             .and_then(|ecn| merge::read(ends, ecn, datagram).ok());
         let Some((packet, at)) = read else {
@@ -418,7 +447,7 @@ impl UdpServer {
             self.sharing.pass(Place::from(origin), datagram);
             return true;
         };
-        let ends = (self.addr_of(id, origin.way), virtual_addr(0, 0));
+        let ends = self.ends_of(id, origin);
         let ecn = Ecn::decapsulated(inner, origin.ecn);
         let Some((packet, _)) = ecn.and_then(|ecn| merge::read(ends, ecn, datagram).ok()) else {
             return false;
