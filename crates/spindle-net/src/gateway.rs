@@ -1,8 +1,11 @@
 //! A gateway: relays the connections of Spindle's clients, over MPTCP or plain TCP, to a service that speaks
 //! ordinary TCP, or to the targets that the clients name.
 
+mod services;
+
+use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -25,6 +28,8 @@ use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
 use crate::target::Target;
 use crate::tls::{Guest, ServerTls};
+use services::Admitted;
+pub use services::{Service, ServiceHandle};
 
 /// Most connections that wait for the gateway to accept them.
 const BACKLOG: usize = 4096;
@@ -38,6 +43,15 @@ pub enum Backend {
     Forward(Forwarder),
 }
 
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(backends) => backends.fmt(f),
+            Self::Forward(forwarder) => write!(f, "forward {}", forwarder.rules()),
+        }
+    }
+}
+
 impl From<SocketAddr> for Backend {
     fn from(service: SocketAddr) -> Self {
         Self::Service(service.into())
@@ -47,20 +61,10 @@ impl From<SocketAddr> for Backend {
 /// Options of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// Addresses and ports to listen on, as the stack sees them.
-    pub listen: Vec<SocketAddr>,
-    /// Where connections go.
-    pub to: Backend,
+    /// The services. Everything else is common to them.
+    pub services: Vec<Service>,
     /// Configuration of each connection ([`wire_config`](crate::wire_config)).
     pub config: Arc<Config>,
-    /// Further addresses to announce to clients.
-    pub announce: Vec<(IpAddr, Option<u16>)>,
-    /// Listening addresses as clients know them, if those differ: pairs of the stack's address and the clients'
-    /// address. The PROXY protocol reports the clients' address.
-    pub outside: Vec<(SocketAddr, SocketAddr)>,
-    /// Whether to report the client's address to the service (PROXY protocol, version 2). It does not apply to
-    /// targets that clients name.
-    pub proxy_protocol: bool,
     /// Where ended and refused connections are counted.
     pub metrics: Option<Metrics>,
     /// TLS with the clients.
@@ -76,16 +80,16 @@ pub struct GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// The defaults: no announced addresses, no PROXY protocol, no TLS, 10 000 connections, the timeouts of
-    /// [`limits`], 30 s to drain.
+    /// One service, with the defaults of [`Service::new`].
     pub fn new(listen: Vec<SocketAddr>, to: impl Into<Backend>, config: Arc<Config>) -> Self {
+        Self::of_services(vec![Service::new(listen, to)], config)
+    }
+
+    /// The defaults: no TLS, 10 000 connections, the timeouts of [`limits`], 30 s to drain.
+    pub fn of_services(services: Vec<Service>, config: Arc<Config>) -> Self {
         Self {
-            listen,
-            to: to.into(),
+            services,
             config,
-            announce: Vec::new(),
-            outside: Vec::new(),
-            proxy_protocol: false,
             metrics: None,
             tls: None,
             max_connections: crate::limits::Limits::default().max_connections,
@@ -100,36 +104,42 @@ impl GatewayOptions {
 #[derive(Debug)]
 pub struct Gateway {
     network: Network,
-    listeners: Vec<TcpListener>,
+    /// The listeners, each with the index of its service.
+    listeners: Vec<(usize, TcpListener)>,
+    handles: Vec<ServiceHandle>,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
     options: GatewayOptions,
+    /// The metrics of each service.
+    metrics: Vec<Option<Metrics>>,
     lifecycle: Lifecycle,
 }
 
 impl Gateway {
-    /// Listens on all addresses.
+    /// Listens on all addresses of all services.
     ///
     /// # Errors
     /// The errors of [`Network::listen`].
     pub async fn bind(network: &Network, options: GatewayOptions) -> Result<Self, NetError> {
-        let mut listeners = Vec::new();
-        for addr in &options.listen {
-            let listen = ListenOptions {
-                config: options.config.clone(),
-                announce: options.announce.clone(),
-                backlog: BACKLOG,
-            };
-            listeners.push(network.listen(*addr, listen).await?);
+        let (mut listeners, mut handles, mut all_metrics) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, service) in options.services.iter().enumerate() {
+            let metrics = options.metrics_of(service);
+            let bound = bind_service(network, &options, service, metrics.as_ref()).await?;
+            let handle = ServiceHandle::new(network, service.clone(), &bound, metrics.clone());
+            handles.push(handle);
+            all_metrics.push(metrics);
+            listeners.extend(bound.into_iter().map(|l| (index, l)));
         }
         Ok(Self {
             network: network.clone(),
             listeners,
+            handles,
             shared: Arc::new(Shared {
                 options,
+                metrics: all_metrics,
                 lifecycle: Lifecycle::default(),
             }),
         })
@@ -137,7 +147,13 @@ impl Gateway {
 
     /// The addresses that the gateway listens on, in the order of the options.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(TcpListener::local_addr).collect()
+        let addresses = self.listeners.iter().map(|(_, l)| l.local_addr());
+        addresses.collect()
+    }
+
+    /// The services, in the order of the options.
+    pub fn services(&self) -> Vec<ServiceHandle> {
+        self.handles.clone()
     }
 
     /// The switch that stops the gateway.
@@ -154,20 +170,15 @@ impl Gateway {
             network,
             mut listeners,
             shared,
+            ..
         } = self;
         let options = &shared.options;
         let limits = (options.max_connections, options.drain);
-        let watched = match &options.to {
-            Backend::Service(backends) => Some(backends.clone()),
-            Backend::Forward(_) => None,
-        };
+        options.report_backends();
         // The probes end with the service.
         let mut probes = JoinSet::new();
-        if let Some(backends) = watched {
-            if let Some(metrics) = &options.metrics {
-                let observed = backends.clone();
-                metrics.backends(move || observed.statuses());
-            }
+        for backends in options.services.iter().filter_map(Service::backends) {
+            let backends = backends.clone();
             probes.spawn(async move { match backends.watch().await {} });
         }
         let mut first = 0;
@@ -177,48 +188,121 @@ impl Gateway {
             &shared.lifecycle,
             limits,
             accept,
-            |stream| serve_one(shared.clone(), stream),
-            |stream: TcpStream| turn_away(&shared, &stream),
+            |(index, stream)| serve_one(shared.clone(), index, stream),
+            |(index, stream): (usize, TcpStream)| turn_away(&shared, index, &stream),
         )
         .await
     }
 }
 
-/// Accepts from all listeners in turn.
+impl GatewayOptions {
+    /// The metrics of a service: those of the gateway, with the service's name if there are several.
+    fn metrics_of(&self, service: &Service) -> Option<Metrics> {
+        let metrics = self.metrics.as_ref()?;
+        Some(match self.services.len() {
+            1 => metrics.clone(),
+            _ => metrics.of_service(service.name.clone()),
+        })
+    }
+
+    /// Reports the states of all back ends.
+    fn report_backends(&self) {
+        let Some(metrics) = &self.metrics else {
+            return;
+        };
+        let several = self.services.len() > 1;
+        let observed = self.services.iter().filter_map(|s| {
+            let name = several.then(|| s.name.clone());
+            Some((name, s.backends()?.clone()))
+        });
+        let observed: Vec<_> = observed.collect();
+        if observed.is_empty() {
+            return;
+        }
+        metrics.backends(move || {
+            let of = |(name, backends): &(Option<Arc<str>>, Backends)| {
+                let name = name.clone();
+                let states = backends.statuses().into_iter();
+                states
+                    .map(move |state| (name.clone(), state))
+                    .collect::<Vec<_>>()
+            };
+            observed.iter().flat_map(of).collect()
+        });
+    }
+}
+
+/// Listens on the addresses of a service.
+async fn bind_service(
+    network: &Network,
+    options: &GatewayOptions,
+    service: &Service,
+    metrics: Option<&Metrics>,
+) -> Result<Vec<TcpListener>, NetError> {
+    let mut listeners = Vec::new();
+    for addr in &service.listen {
+        let admitted = Admitted {
+            networks: service.networks.clone(),
+            metrics: metrics.cloned(),
+        };
+        let listen = ListenOptions {
+            config: options.config.clone(),
+            announce: service.announce.clone(),
+            backlog: BACKLOG,
+            admission: admitted.rule(),
+        };
+        listeners.push(network.listen(*addr, listen).await?);
+    }
+    Ok(listeners)
+}
+
+/// Accepts from all listeners in turn. Returns the index of the service with the connection.
 fn poll_any(
-    listeners: &mut [TcpListener],
+    listeners: &mut [(usize, TcpListener)],
     first: &mut usize,
     cx: &mut Context<'_>,
-) -> Poll<Result<TcpStream, NetError>> {
+) -> Poll<Result<(usize, TcpStream), NetError>> {
     let count = listeners.len().max(1);
     for i in 0..listeners.len() {
         let at = (*first + i) % count;
-        if let Poll::Ready(accepted) = listeners[at].poll_accept(cx) {
+        let (index, listener) = &mut listeners[at];
+        if let Poll::Ready(accepted) = listener.poll_accept(cx) {
             *first = at + 1;
-            return Poll::Ready(accepted.map(|(stream, _)| stream));
+            return Poll::Ready(accepted.map(|(stream, _)| (*index, stream)));
         }
     }
     Poll::Pending
 }
 
+impl Shared {
+    /// The name of a service, if there are several.
+    fn shown_name(&self, index: usize) -> Option<&str> {
+        let services = &self.options.services;
+        (services.len() > 1).then(|| &*services[index].name)
+    }
+}
+
 /// Refuses a connection because as many connections as allowed are open.
-fn turn_away(shared: &Shared, stream: &TcpStream) {
+fn turn_away(shared: &Shared, index: usize, stream: &TcpStream) {
     let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
-    tracing::warn!(connection = id, %peer, %outside, "refused: as many connections as allowed are open");
-    if let Some(m) = &shared.options.metrics {
+    let service = shared.shown_name(index);
+    tracing::warn!(connection = id, service, %peer, %outside, "refused: as many connections as allowed are open");
+    if let Some(m) = &shared.metrics[index] {
         m.refused(Refused::Connections);
     }
     stream.abort();
 }
 
 /// Relays one connection. Returns whether it was cut off because the gateway stops.
-async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
+async fn serve_one(shared: Arc<Shared>, index: usize, stream: TcpStream) -> bool {
     let begin = Instant::now();
     let (id, peer, outside) = (stream.id(), stream.peer_addr(), stream.outside_addr());
+    let (service, metrics) = (shared.shown_name(index), &shared.metrics[index]);
+    let _open = metrics.as_ref().map(Metrics::open);
     let handle = stream.handle();
     let guest = shared.options.tls.as_ref().map(|tls| tls.guest(&stream));
     let ready = tokio::select! {
-        ready = open(&shared, stream, guest.as_ref()) => ready,
+        ready = open(&shared, index, stream, guest.as_ref()) => ready,
         // Abort before `open` is dropped: dropping the stream would close the connection in order.
         () = async { shared.lifecycle.reached(Stage::Aborting).await; handle.abort() } => {
             Err((Some(Refused::Unreachable), io::ErrorKind::Interrupted.into()))
@@ -227,30 +311,31 @@ async fn serve_one(shared: Arc<Shared>, stream: TcpStream) -> bool {
     let opened = match ready {
         Ok(opened) => opened,
         Err((None, _)) => {
-            tracing::debug!(connection = id, %peer, %outside, "closed without a request");
+            tracing::debug!(connection = id, service, %peer, %outside, "closed without a request");
             return false;
         }
         Err((Some(why), e)) => {
-            if let Some(m) = &shared.options.metrics {
+            if let Some(m) = metrics {
                 m.refused(why);
             }
-            tracing::warn!(connection = id, %peer, %outside, error = %e, "refused");
+            tracing::warn!(connection = id, service, %peer, %outside, error = %e, "refused");
             return shared.lifecycle.stage() == Stage::Aborting;
         }
     };
     let target = opened.target.as_ref().map(display);
     let client = guest.as_ref().and_then(Guest::name);
-    tracing::debug!(connection = id, %peer, %outside, client, target, "open");
+    tracing::debug!(connection = id, service, %peer, %outside, client, target, "open");
     let options = RelayOptions {
         asking: Asking::Inside,
         idle: shared.options.idle_timeout,
         half_closed: shared.options.half_close_timeout,
-        metrics: shared.options.metrics.clone(),
+        metrics: metrics.clone(),
     };
     let report = relay::relay(opened.inside, opened.service, options, &shared.lifecycle).await;
     let info = handle.connection_info().await.ok();
     tracing::info!(
         connection = id,
+        service,
         %peer,
         %outside,
         client,
@@ -287,6 +372,7 @@ fn left(e: &io::Error) -> bool {
 /// target that the client names.
 async fn open(
     shared: &Shared,
+    index: usize,
     stream: TcpStream,
     guest: Option<&Guest>,
 ) -> Result<Opened, (Option<Refused>, io::Error)> {
@@ -297,7 +383,8 @@ async fn open(
             .await
             .map_err(|e| ((!left(&e)).then_some(Refused::Tls), e))?,
     };
-    let backends = match &shared.options.to {
+    let behind = &shared.options.services[index];
+    let backends = match &behind.to {
         Backend::Service(backends) => backends,
         Backend::Forward(forwarder) => {
             let Forwarded {
@@ -313,7 +400,7 @@ async fn open(
             });
         }
     };
-    match service(&shared.options, backends, ends).await {
+    match service(behind, backends, ends).await {
         Ok(service) => Ok(Opened {
             inside,
             service,
@@ -340,13 +427,13 @@ fn known_as(
 }
 
 async fn service(
-    options: &GatewayOptions,
+    behind: &Service,
     backends: &Backends,
     (source, destination): (SocketAddr, SocketAddr),
 ) -> io::Result<KernelStream> {
     let mut service = backends.connect().await?;
-    if options.proxy_protocol {
-        let known = known_as(&options.outside, source, destination);
+    if behind.proxy_protocol {
+        let known = known_as(&behind.outside, source, destination);
         let header = proxy_protocol::header(source, known);
         service.write_all(&header).await?;
     }

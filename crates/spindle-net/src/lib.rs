@@ -46,7 +46,8 @@
 //! 1. `link.rs` has the trait [`Link`], the interface between the data path and a wire. [`memory`] is its
 //!    smallest implementation.
 //! 2. `datapath/` is the thread. `mod.rs` has its loop, `pipe.rs` the state that a socket shares with it,
-//!    `queue.rs` the commands, and `connections.rs` what it does with them.
+//!    `queue.rs` the commands, and `connections.rs` what it does with them. `gate.rs` refuses peers that a listener does
+//!    not admit.
 //! 3. `socket/` has the sockets, and `error.rs` their error, [`NetError`]. `client.rs` and `dial.rs` open
 //!    connections over UDP without further set-up.
 //! 4. [`tun`] and [`udp`] are the links to real wires. `docs/wire/encapsulation.md` describes segments in UDP.
@@ -54,7 +55,7 @@
 //!    also [`tls`], [`socks`], [`proxy`] with [`users`], [`redirect`], [`forward`] and [`proxy_protocol`].
 //! 6. [`service`] has the parts that both services share: the configuration of their connections
 //!    ([`wire_config`]), draining, signals, and the reports to a service manager. [`limits`] bounds
-//!    how many of the host's resources they use.
+//!    how many of the host's resources they use, and [`networks`] which clients a gateway admits.
 //! 7. [`setup`] creates the TUN device with its routes and rules, and undoes this. It also has the rules that redirect
 //!    programs, and the network of a single program, whose sockets are passed as [`descriptors`].
 //! 8. [`uplinks`] follows the addresses of a client's host while they come and go.
@@ -86,6 +87,8 @@ mod link;
 pub mod memory;
 #[cfg(feature = "services")]
 pub mod metrics;
+#[cfg(feature = "services")]
+pub mod networks;
 #[cfg(feature = "services")]
 mod observers;
 #[cfg(feature = "services")]
@@ -134,7 +137,7 @@ pub use link::{
 };
 pub use randomness::random_bytes;
 pub use socket::{
-    ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,
+    Admission, ConnectionHandle, ConnectionStatus, ListenOptions, Message, Network, NetworkConfig,
     NetworkCounters, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,
 };
 pub use target::{Target, TargetError, Targets};

@@ -187,7 +187,7 @@ async fn a_client_is_reset_if_the_service_does_not_accept_within_ten_seconds() {
 /// Makes a gateway forward to loopback.
 fn forwarding(options: &mut GatewayOptions) {
     let rule: Rule = "127.0.0.0/8:*".parse().expect("a rule");
-    options.to = Backend::Forward(Forwarder::new(Rules::from(vec![rule])));
+    options.services[0].to = Backend::Forward(Forwarder::new(Rules::from(vec![rule])));
 }
 
 /// The gateway's answer to a request for a tunnel, once it has waited for ten seconds.

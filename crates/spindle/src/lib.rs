@@ -34,7 +34,8 @@
 //! 1. `lib.rs` reads the arguments and calls one function for each command.
 //! 2. `args.rs`, `args/service.rs` and `args/keys.rs` define the arguments with clap. Their doc comments are the texts of
 //!    `--help`. `docs/reference/command-line.md` is generated from these texts, and CI compares the two.
-//! 3. `settings.rs` reads `--config FILE`, whose keys are the flags of `gateway` and `connect`.
+//! 3. `settings.rs` reads `--config FILE`, whose keys are the flags of `gateway` and `connect`, and the tables of a
+//!    gateway's services.
 //! 4. `commands/` has a file for each command. `commands/mod.rs` has what they share.
 //! 5. `commands/service.rs` has the common parts of `gateway` and `connect`: the checks of their flags, and the
 //!    life of the process from its set-up to its end. `commands/log.rs` is their log.
@@ -66,6 +67,7 @@ pub use spindle_mptcp as mptcp;
 
 use args::{Args, Command};
 use failure::Failure;
+use settings::Settings;
 
 /// Exit code of bad usage: flags, files and names that are not accepted.
 const USAGE: u8 = 2;
@@ -91,6 +93,7 @@ where
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
+    let services = settings.as_ref().map_or(&[][..], Settings::services);
     let done = match args.command {
         Command::Compare(c) => commands::compare::compare(&registry, &c),
         Command::Run(r) => commands::compare::run(&registry, &r),
@@ -98,7 +101,7 @@ where
         Command::Register(r) => commands::register::register(&registry, &r),
         Command::Flows(f) => commands::flows::flows(&f),
         Command::Trace(t) => commands::trace::trace(&registry, &t),
-        Command::Gateway(g) => commands::gateway::gateway(&registry, &g),
+        Command::Gateway(g) => commands::gateway::gateway(&registry, &g, services),
         Command::Connect(c) => commands::connect::connect(&registry, &c),
         Command::Exec(e) => commands::exec::exec(&registry, &e),
         Command::Testbed(t) => commands::testbed::testbed(&registry, &t),

@@ -2,7 +2,10 @@
 //!
 //! A key is a flag's name without its dashes, and its values are those of the flag. There is no list of keys
 //! besides the flags' own definitions. The file's settings are put before the flags as if they had been given
-//! there, unless the same flag was given. Mistakes are then reported with the file's line.
+//! there, unless the same flag was given. Mistakes are then reported with the file's line. The tables of a gateway's
+//! services ([`ServiceTable`]) are kept apart.
+
+mod services;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,6 +22,8 @@ use toml::de::{DeTable, DeValue};
 use crate::args::Args;
 use crate::args::service::BundleArg;
 use crate::failure::{Failure, Setting};
+use services::SERVICE;
+pub(crate) use services::ServiceTable;
 
 /// The flag that names the file. It is not a key.
 const CONFIG: &str = "config";
@@ -44,6 +49,9 @@ pub(crate) enum SettingsError {
         accepted: Vec<String>,
         near: String,
     },
+    /// The flag is one of the whole gateway, not of a service.
+    #[error("{origin}: {key}: is common to all services; put it before the first [[service]]")]
+    Common { origin: Origin, key: String },
     /// The flag does not accept this value.
     #[error("{origin}: {key}: found {found}, want {want}")]
     Value {
@@ -66,11 +74,13 @@ pub(crate) struct Settings {
     file: Arc<str>,
     /// The settings taken from the file, in their order.
     taken: Vec<Taken>,
+    /// The tables of services.
+    services: Vec<ServiceTable>,
     /// Flags that were given on the command line.
     flags: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Taken {
     key: String,
     /// The flag's value. `None` for a flag without a value.
@@ -106,13 +116,18 @@ pub(crate) fn read(
     let mut settings = Settings {
         file: file.name.clone(),
         taken: Vec::new(),
+        services: Vec::new(),
         flags: command
             .get_arguments()
             .filter_map(|a| given(a, matches))
             .collect(),
     };
     let known: Vec<&Arg> = command.get_arguments().filter(|a| is_key(a)).collect();
-    file.take(&known, &mut settings)?;
+    let tables: &[&str] = match command.get_name() {
+        "gateway" => &[SERVICE],
+        _ => &[],
+    };
+    file.take(&known, tables, &mut settings)?;
     let directory = path.parent().unwrap_or(Path::new(""));
     let words = settings.taken.iter().map(|t| t.word(&known, directory));
     let mut all = arguments;
@@ -159,24 +174,33 @@ impl Settings {
         let Failure::Setting(setting) = failure else {
             return failure;
         };
-        let Setting {
-            flag,
-            found,
-            problem,
-        } = &setting;
-        if self.flags.contains(flag) {
+        if self.flags.contains(&setting.flag) {
             return Failure::Setting(setting);
         }
-        let mut all = self.taken.iter().filter(|t| t.key == *flag).peekable();
-        let first = all.peek().map(|t| &t.origin);
-        let very = all.find(|t| found.is_some() && t.value == *found);
-        let whole = Origin::File(self.file.clone());
-        let origin = very.map(|t| &t.origin).or(first).unwrap_or(&whole);
-        Failure::Usage(match flag.as_str() {
-            "" => format!("{origin}: {problem}"),
-            flag => format!("{origin}: {flag}{problem}"),
-        })
+        placed(&setting, &self.taken, &Origin::File(self.file.clone()))
     }
+
+    /// The tables of a gateway's services.
+    pub(crate) fn services(&self) -> &[ServiceTable] {
+        &self.services
+    }
+}
+
+/// A mistake with the line of the value that is wrong, or else of the first value of its key, or else with `whole`.
+fn placed(setting: &Setting, taken: &[Taken], whole: &Origin) -> Failure {
+    let Setting {
+        flag,
+        found,
+        problem,
+    } = setting;
+    let mut all = taken.iter().filter(|t| t.key == *flag).peekable();
+    let first = all.peek().map(|t| &t.origin);
+    let very = all.find(|t| found.is_some() && t.value == *found);
+    let origin = very.map(|t| &t.origin).or(first).unwrap_or(whole);
+    Failure::Usage(match flag.as_str() {
+        "" => format!("{origin}: {problem}"),
+        flag => format!("{origin}: {flag}{problem}"),
+    })
 }
 
 impl Taken {
@@ -212,8 +236,13 @@ impl Source<'_> {
         }
     }
 
-    /// Takes the settings that are not given on the command line.
-    fn take(&self, known: &[&Arg], settings: &mut Settings) -> Result<(), SettingsError> {
+    /// Takes the settings that are not given on the command line, and the tables of services if `tables` has their key.
+    fn take(
+        &self,
+        known: &[&Arg],
+        tables: &[&str],
+        settings: &mut Settings,
+    ) -> Result<(), SettingsError> {
         let table = DeTable::parse(self.text).map_err(|e| SettingsError::Syntax {
             origin: self.at(e.span().map_or(0, |s| s.start)),
             message: e.message().split_whitespace().collect::<Vec<_>>().join(" "),
@@ -223,8 +252,12 @@ impl Source<'_> {
         for (key, value) in entries {
             let origin = self.at(key.span().start);
             let name: &str = key.get_ref();
+            if tables.contains(&name) {
+                self.take_services(value.get_ref(), &origin, known, settings)?;
+                continue;
+            }
             let arg = known.iter().find(|a| a.get_long() == Some(name));
-            let arg = arg.ok_or_else(|| unknown(name, &origin, known))?;
+            let arg = arg.ok_or_else(|| unknown(name, &origin, known, tables))?;
             let values = self.values(arg, value.get_ref(), &origin)?;
             if !settings.flags.iter().any(|f| f == name) {
                 settings.taken.extend(values);
@@ -273,8 +306,9 @@ impl Source<'_> {
     }
 }
 
-fn unknown(key: &str, origin: &Origin, known: &[&Arg]) -> SettingsError {
+fn unknown(key: &str, origin: &Origin, known: &[&Arg], tables: &[&str]) -> SettingsError {
     let names = known.iter().filter_map(|a| a.get_long());
+    let names = names.chain(tables.iter().copied());
     SettingsError::Unknown {
         origin: origin.clone(),
         key: key.to_owned(),

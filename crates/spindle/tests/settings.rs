@@ -109,6 +109,115 @@ fn mistakes_are_reported_with_file_line_and_key() {
     }
 }
 
+/// Lines after `udp = true`, and parts of the error message.
+const SERVICES: &[(&str, &[&str])] = &[
+    (
+        "[[service]]\nlisten = \"127.0.0.1:7000\"",
+        &["g.toml:2: to: missing, want the service's address"],
+    ),
+    (
+        "[[service]]\nto = \"127.0.0.1:80\"",
+        &["g.toml:2: listen: missing, want an address and port for clients"],
+    ),
+    (
+        "[[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"\n\
+         [[service]]\nlisten = [\"127.0.0.1:7001\",\n\"127.0.0.1:7000\"]\nto = \"127.0.0.1:80\"",
+        &["g.toml:7: listen: found \"127.0.0.1:7000\", want an address of no other service"],
+    ),
+    (
+        "listen = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"\n\
+         [[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"",
+        &["g.toml:5: listen: found \"127.0.0.1:7000\", want an address of no other service"],
+    ),
+    (
+        "[[service]]\nname = \"a\"\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"\n\
+         [[service]]\nname = \"a\"\nlisten = \"127.0.0.1:7001\"\nto = \"127.0.0.1:80\"",
+        &["g.toml:7: name: found \"a\", want a name of no other service"],
+    ),
+    (
+        "[[service]]\nname = \"a b\"\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"",
+        &["g.toml:3: name: found \"a b\", want at most 64 visible"],
+    ),
+    (
+        "[[service]]\nlsten = \"127.0.0.1:7000\"",
+        &[
+            "g.toml:3: lsten: unknown key, accepted here: ",
+            "name",
+            "did you mean \"listen\"?",
+        ],
+    ),
+    (
+        "[[service]]\ndrain = \"5s\"",
+        &["g.toml:3: drain: is common to all services; put it before the first [[service]]"],
+    ),
+    (
+        "[[servce]]\nlisten = \"127.0.0.1:7000\"",
+        &["g.toml:2: servce: unknown key", "did you mean \"service\"?"],
+    ),
+    (
+        "[service]\nlisten = \"127.0.0.1:7000\"",
+        &["g.toml:2: service: found a table, want tables: [[service]]"],
+    ),
+    (
+        "service = [5]",
+        &["g.toml:2: service: found 5, want tables: [[service]]"],
+    ),
+    (
+        "[[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"\nforward = \"*:443\"",
+        &["g.toml:5: forward and --to exclude each other"],
+    ),
+    (
+        "[[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"\nallow = [\n\"10.0.0.0/8\",\n\"10.0.0.1/8\"]",
+        &[
+            "g.toml:7: allow: found \"10.0.0.1/8\": it has bits beyond the length of its prefix; want 10.0.0.0/8",
+        ],
+    ),
+    (
+        "deny = \"ten\"\n[[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"",
+        &["g.toml:2: deny: found \"ten\": want an address or a network"],
+    ),
+    (
+        "proxy-protocol = true\n[[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"",
+        &["g.toml:2: proxy-protocol belongs to the service of listen and to"],
+    ),
+    (
+        "to = \"127.0.0.1:80\"\n[[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"",
+        &["g.toml: listen: missing"],
+    ),
+    (
+        "[[service]]\nlisten = \"127.0.0.1:7000\"\nto = \"127.0.0.1:80\"\n\
+         [[service]]\nlisten = \"192.0.2.1:7000\"\nto = \"127.0.0.1:80\"",
+        &["g.toml:6: listen 192.0.2.1:7000: a UDP gateway without TLS"],
+    ),
+];
+
+#[test]
+fn mistakes_in_tables_of_services_are_reported_with_file_line_and_key() {
+    for (lines, wanted) in SERVICES {
+        let error = refused(&format!("udp = true\n{lines}\n"), "");
+        assert!(
+            error.starts_with(&format!("error: {}", wanted[0])),
+            "{lines}: {error}"
+        );
+        for text in &wanted[1..] {
+            assert!(error.contains(text), "{lines}: {error}");
+        }
+    }
+}
+
+#[test]
+fn only_a_gateway_has_services() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("c.toml"), "udp = true\n[[service]]\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_spindle"))
+        .current_dir(dir.path())
+        .args(["connect", "--config", "c.toml"])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("c.toml:2: service: unknown key"), "{error}");
+}
+
 #[test]
 fn missing_settings_are_reported_with_the_file() {
     let error = refused("udp = true\nto = \"127.0.0.1:1\"\n", "");

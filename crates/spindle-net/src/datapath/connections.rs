@@ -40,7 +40,7 @@ struct Live {
     handle: Handle,
     pipe: Arc<Pipe>,
     id: u64,
-    listener: Option<SocketAddr>,
+    listener: Option<(ListenerId, SocketAddr)>,
     opened: Instant,
     closed: Option<CloseReason>,
     /// Established subflows.
@@ -88,7 +88,7 @@ impl Connections {
         now: Instant,
         handle: Handle,
         pipe: Arc<Pipe>,
-        listener: Option<SocketAddr>,
+        listener: Option<(ListenerId, SocketAddr)>,
     ) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
@@ -152,6 +152,28 @@ impl Connections {
         }
     }
 
+    /// Resets the listener's connections that were opened from refused addresses. Returns their number.
+    pub(super) fn reset_refused(
+        &self,
+        listener: ListenerId,
+        refused: impl Fn(IpAddr) -> bool,
+    ) -> usize {
+        let live = self.slots.iter().flatten();
+        let mut reset = 0;
+        for l in live.filter(|l| l.listener.is_some_and(|(id, _)| id == listener)) {
+            let Some(identity) = l.pipe.identity.get() else {
+                continue;
+            };
+            let (connection, outside) = (l.id, identity.outside);
+            if l.closed.is_none() && refused(outside.ip()) {
+                tracing::warn!(connection, %outside, "reset: the client's network is no longer allowed");
+                l.pipe.abort();
+                reset += 1;
+            }
+        }
+        reset
+    }
+
     fn handle_in(&self, slot: usize) -> Option<Handle> {
         self.slots.get(slot)?.as_ref().map(|l| l.handle)
     }
@@ -197,6 +219,9 @@ impl Driver {
                 }
             }
             Command::StopListening(id) => self.stop_listening(id),
+            Command::SetAdmission(id, rule, answer) => {
+                let _ = answer.send(self.set_admission(id, rule));
+            }
             Command::Connect {
                 local,
                 remote,
@@ -250,6 +275,7 @@ impl Driver {
             room,
         };
         self.listeners.insert(id, listening);
+        self.gate.set(id, options.admission);
         Ok((id, local))
     }
 
@@ -274,6 +300,7 @@ impl Driver {
     fn stop_listening(&mut self, id: ListenerId) {
         self.stack.stop_listening(id);
         self.listeners.remove(&id);
+        self.gate.set(id, None);
     }
 
     fn connect(
@@ -310,7 +337,7 @@ impl Driver {
         now: Instant,
         handle: Handle,
         pipe: Arc<Pipe>,
-        listener: Option<SocketAddr>,
+        listener: Option<(ListenerId, SocketAddr)>,
     ) {
         let id = self.connections.insert(now, handle, pipe.clone(), listener);
         if let Some(first) = self
@@ -342,7 +369,7 @@ impl Driver {
             let identity = l.pipe.identity.get()?;
             Some(ConnectionStatus {
                 id: l.id,
-                listener: l.listener,
+                listener: l.listener.map(|(_, local)| local),
                 local: identity.local,
                 remote: identity.peer,
                 outside: self.link.outside(identity.peer.into()),
@@ -413,14 +440,22 @@ impl Driver {
         let (local, announce) = (listening.local, listening.announce.clone());
         let accepted = listening.accepted.clone();
         let pipe = Pipe::new(self.queue.clone(), listening.room);
-        self.open_pipe(now, handle, pipe.clone(), Some(local));
+        self.open_pipe(now, handle, pipe.clone(), Some((listener, local)));
         self.connections.set_up(handle, |_| 1);
         set_up(&pipe);
-        if pipe.identity.get().is_none() {
+        let Some(peer) = pipe.identity.get().map(|i| i.outside.ip()) else {
+            self.stack.abort(now, handle);
+            return;
+        };
+        let owned = OwnedPipe::new(pipe);
+        if !self.gate.admits(listener, peer) {
+            // The rule has changed since the SYN. The pipe has no owner, so that what the peer has sent is dropped.
+            drop(owned);
+            self.gate.note(listener, peer);
             self.stack.abort(now, handle);
             return;
         }
-        match accepted.try_send(OwnedPipe::new(pipe)) {
+        match accepted.try_send(owned) {
             Ok(()) => self.connections.totals.accepted += 1,
             Err(TrySendError::Full(_) | TrySendError::Closed(_)) => {
                 self.connections.totals.refused += 1;

@@ -2,11 +2,9 @@
 
 use std::io;
 
-use spindle_mptcp::Stack;
-use spindle_units::Instant;
 use spindle_wire::Packet;
 
-use super::{Driver, take};
+use super::{Driver, Taker};
 use crate::handover::{Outcome, Step, unsupported};
 use crate::link::{Arrival, PacketSink};
 
@@ -49,18 +47,12 @@ impl Driver {
         let now = self.clock.now();
         let mut taker = Taker {
             stack: &mut self.stack,
+            gate: &mut self.gate,
             signals: &mut self.path_signals,
             now,
         };
         link.settle(now, &mut taker);
     }
-}
-
-/// The stack at this time.
-struct Taker<'a> {
-    stack: &'a mut Stack,
-    signals: &'a mut u64,
-    now: Instant,
 }
 
 impl PacketSink for Taker<'_> {
@@ -69,6 +61,6 @@ impl PacketSink for Taker<'_> {
     }
 
     fn take(&mut self, arrival: Arrival) {
-        take(self.stack, self.signals, self.now, arrival);
+        self.take(arrival);
     }
 }

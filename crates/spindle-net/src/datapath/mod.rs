@@ -9,6 +9,7 @@
 //! turn: there is one timer for each connection, and events result from what the turn has taken.
 
 mod connections;
+pub(crate) mod gate;
 mod handover;
 pub(crate) mod held;
 pub(crate) mod message;
@@ -28,6 +29,7 @@ use spindle_units::Instant;
 
 use crate::link::{Arrival, FIRST_KEY, IcmpError, IcmpReport, Link};
 use connections::{Connections, Listening};
+use gate::Gate;
 use held::{BUFFERS_PER_UNUSED, RELAY_COST};
 use pipe::Pipe;
 use queue::Queue;
@@ -89,6 +91,7 @@ pub(crate) struct Driver {
     queue: Arc<Queue>,
     connections: Connections,
     listeners: HashMap<ListenerId, Listening>,
+    gate: Gate,
     attention: Vec<Arc<Pipe>>,
     /// No handle is left. The thread ends when all connections have ended.
     released: bool,
@@ -121,6 +124,7 @@ impl Driver {
             queue,
             connections: Connections::default(),
             listeners: HashMap::new(),
+            gate: Gate::default(),
             attention: Vec::new(),
             released: false,
             ended: false,
@@ -153,6 +157,7 @@ impl Driver {
             self.account();
             busy |= self.survey();
             self.timers();
+            self.admit();
             busy |= self.attend();
             self.dispatch();
             busy |= self.send()?;
@@ -193,8 +198,13 @@ impl Driver {
 
     fn receive(&mut self, events: &Events) -> io::Result<bool> {
         let now = self.clock.now();
-        let (stack, signals) = (&mut self.stack, &mut self.path_signals);
-        let mut sink = |arrival| take(stack, signals, now, arrival);
+        let mut taker = Taker {
+            stack: &mut self.stack,
+            gate: &mut self.gate,
+            signals: &mut self.path_signals,
+            now,
+        };
+        let mut sink = |arrival| taker.take(arrival);
         let mut more = false;
         if self.link.unpolled() {
             more |= self.link.receive(now, FIRST_KEY, &mut sink)?;
@@ -214,9 +224,13 @@ impl Driver {
             self.stack.timeout(now);
         }
         if self.link.next_timeout().is_some_and(|at| at <= now) {
-            let (stack, signals) = (&mut self.stack, &mut self.path_signals);
-            self.link
-                .timeout(now, &mut |arrival| take(stack, signals, now, arrival));
+            let mut taker = Taker {
+                stack: &mut self.stack,
+                gate: &mut self.gate,
+                signals: &mut self.path_signals,
+                now,
+            };
+            self.link.timeout(now, &mut |arrival| taker.take(arrival));
         }
     }
 
@@ -278,22 +292,29 @@ impl Drop for Driver {
     }
 }
 
-/// Reports to the stack what has arrived from the link.
-fn take(stack: &mut Stack, signals: &mut u64, now: Instant, arrival: Arrival) {
-    match arrival {
-        Arrival::Packet(packet) => stack.receive(now, packet),
-        Arrival::PathMtu(p) => {
-            *signals += 1;
-            stack.link_mtu(now, p.local, p.remote, p.mtu);
-        }
-        Arrival::Icmp(report) => {
-            *signals += 1;
-            on_icmp(stack, now, &report);
-        }
-        Arrival::Unreachable { local, remote, why } => {
-            tracing::debug!(%local, %remote, ?why, "a peer cannot be reached");
-            *signals += 1;
-            stack.unreachable(now, local, remote, why);
+/// The parts of the data path that take what arrives from the link at this time.
+struct Taker<'a> {
+    stack: &'a mut Stack,
+    gate: &'a mut Gate,
+    signals: &'a mut u64,
+    now: Instant,
+}
+
+impl Taker<'_> {
+    /// Reports to the stack what has arrived from the link. SYNs that must be judged first wait for
+    /// [`Driver::admit`].
+    fn take(&mut self, arrival: Arrival) {
+        let (stack, now) = (&mut *self.stack, self.now);
+        *self.signals += u64::from(!matches!(arrival, Arrival::Packet(_)));
+        match arrival {
+            Arrival::Packet(packet) if self.gate.concerns(stack, &packet) => self.gate.keep(packet),
+            Arrival::Packet(packet) => stack.receive(now, packet),
+            Arrival::PathMtu(p) => stack.link_mtu(now, p.local, p.remote, p.mtu),
+            Arrival::Icmp(report) => on_icmp(stack, now, &report),
+            Arrival::Unreachable { local, remote, why } => {
+                tracing::debug!(%local, %remote, ?why, "a peer cannot be reached");
+                stack.unreachable(now, local, remote, why);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use polling::Poller;
 use spindle_mptcp::{Config, ConnectionInfo, ListenerId};
 use tokio::sync::{mpsc, oneshot};
 
+use super::gate::Admission;
 use super::held::HeldMemory;
 use super::pipe::{OwnedPipe, Pipe};
 use super::status::{ConnectionStatus, ListenOptions, NetworkCounters};
@@ -31,6 +32,13 @@ pub(crate) enum Command {
     },
     /// Stop listening.
     StopListening(ListenerId),
+    /// The listener admits only these peers from now on, or all. The answer is the number of connections that were
+    /// reset.
+    SetAdmission(
+        ListenerId,
+        Option<Arc<dyn Admission>>,
+        oneshot::Sender<usize>,
+    ),
     /// Open a connection for the pipe.
     Connect {
         local: IpAddr,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spindle_mptcp::{Config, ConnectionInfo, SendCounters, StackCounters};
 
+use super::gate::Admission;
 use super::turns::TurnTimes;
 use crate::link::LinkCounters;
 use crate::udp::UdpCounters;
@@ -21,6 +22,9 @@ pub struct ListenOptions {
     pub announce: Vec<(IpAddr, Option<u16>)>,
     /// Established connections that may wait to be accepted; further ones are reset. At least 1.
     pub backlog: usize,
+    /// The peers that are admitted. The SYNs of others are refused with a reset before anything is stored for them.
+    /// `None`: all.
+    pub admission: Option<Arc<dyn Admission>>,
 }
 
 impl ListenOptions {
@@ -30,6 +34,7 @@ impl ListenOptions {
             config,
             announce: Vec::new(),
             backlog: 1024,
+            admission: None,
         }
     }
 }

@@ -59,6 +59,11 @@ impl Forwarder {
         }
     }
 
+    /// The rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// Reads a client's request, connects to its target and answers. A client whose request is refused receives the
     /// answer and the end of the stream. A connection without an answer is reset. A client that closes its connection
     /// before its request, as the ready connections of a connect service are closed, is not refused, so that the error has

@@ -209,6 +209,14 @@ impl From<Vec<Rule>> for Rules {
     }
 }
 
+impl fmt::Display for Rules {
+    /// The rules, separated by spaces.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.0.iter().map(Rule::to_string).collect();
+        f.write_str(&texts.join(" "))
+    }
+}
+
 impl Rules {
     /// Whether any address could be allowed for the target. If not, its name need not be resolved.
     pub(super) fn may_allow(&self, target: &Target) -> bool {

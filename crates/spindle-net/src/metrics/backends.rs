@@ -2,6 +2,7 @@
 
 use std::fmt::Error;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -25,7 +26,10 @@ pub struct BackendStatus {
 
 /// The states of the back ends at one moment.
 #[derive(Debug)]
-pub(super) struct States(pub(super) Vec<BackendStatus>);
+pub(super) struct States(pub(super) Vec<ServiceBackend>);
+
+/// A back end, with the name of its service if there are several.
+pub(super) type ServiceBackend = (Option<Arc<str>>, BackendStatus);
 
 impl States {
     /// A metric with a value for each back end.
@@ -38,10 +42,12 @@ impl States {
         let Some(first) = self.0.first() else {
             return Ok(());
         };
-        let kind = metric(first).metric_type();
+        let kind = metric(&first.1).metric_type();
         let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for state in &self.0 {
-            let labels = [("backend", state.addr.to_string())];
+        for (service, state) in &self.0 {
+            let backend = ("backend", state.addr.to_string());
+            let service = service.as_ref().map(|name| ("service", name.to_string()));
+            let labels: Vec<_> = service.into_iter().chain([backend]).collect();
             metric(state).encode(family.encode_family(&labels)?)?;
         }
         Ok(())

@@ -42,7 +42,8 @@ impl Snapshot {
             | Refused::Http
             | Refused::Authentication
             | Refused::Redirect
-            | Refused::Rule => 0,
+            | Refused::Rule
+            | Refused::Network => 0,
         }
     }
 
@@ -203,7 +204,7 @@ impl Snapshot {
             ),
             (
                 "joins_prohibited",
-                "Joins refused at an address where none are taken",
+                "Joins refused at an address where none are taken, or from a network that is not allowed",
                 s.joins.prohibited,
             ),
             (

@@ -7,6 +7,7 @@ mod backends;
 mod collect;
 mod http;
 mod process;
+mod service;
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -22,9 +23,11 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub use backends::BackendStatus;
 pub use http::{Observed, serve};
+pub use service::OpenConnection;
 
 use crate::tls::{Expiry, Owner};
 use crate::{NetError, Network};
+use service::{Labels, labels};
 
 /// The first bucket of the response times in seconds. Each further bucket is twice as large.
 const FIRST_BUCKET: f64 = 0.001;
@@ -61,12 +64,6 @@ impl Ended {
     }
 }
 
-impl EncodeLabelValue for Ended {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(self.name())
-    }
-}
-
 /// Why a connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
@@ -90,10 +87,12 @@ pub enum Refused {
     Authentication,
     /// No rule of the gateway allows the target that the client named.
     Rule,
+    /// The client's network is not allowed.
+    Network,
 }
 
 impl Refused {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Unreachable,
         Self::Connections,
         Self::Memory,
@@ -104,6 +103,7 @@ impl Refused {
         Self::Redirect,
         Self::Authentication,
         Self::Rule,
+        Self::Network,
     ];
 
     fn name(self) -> &'static str {
@@ -118,24 +118,9 @@ impl Refused {
             Self::Redirect => "redirect",
             Self::Authentication => "authentication",
             Self::Rule => "rule",
+            Self::Network => "network",
         }
     }
-}
-
-impl EncodeLabelValue for Refused {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(self.name())
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct How {
-    how: Ended,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Why {
-    why: Refused,
 }
 
 impl EncodeLabelValue for Owner {
@@ -153,7 +138,7 @@ struct Whose {
 }
 
 /// Yields the states of the back ends.
-struct BackendStates(Box<dyn Fn() -> Vec<BackendStatus> + Send + Sync>);
+struct BackendStates(Box<dyn Fn() -> Vec<backends::ServiceBackend> + Send + Sync>);
 
 impl fmt::Debug for BackendStates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,8 +149,9 @@ impl fmt::Debug for BackendStates {
 #[derive(Debug)]
 struct OwnMetrics {
     transport: String,
-    ended: Family<How, Counter>,
-    refused: Family<Why, Counter>,
+    ended: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
+    services: service::Services,
     direct: Counter,
     response: Histogram,
     expiry: Family<Whose, Gauge>,
@@ -176,33 +162,75 @@ struct OwnMetrics {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     own: Arc<OwnMetrics>,
+    /// The service of a gateway whose connections are counted, if there are several.
+    service: Option<Arc<str>>,
 }
 
 impl Metrics {
     /// Metrics for connections of this transport, which becomes the label of all metrics.
     pub fn new(transport: &str) -> Self {
         let buckets = exponential_buckets(FIRST_BUCKET, 2.0, BUCKETS);
-        Self {
+        let metrics = Self {
             own: Arc::new(OwnMetrics {
                 transport: transport.to_owned(),
-                ended: none_yet(Ended::ALL.map(|how| How { how })),
-                refused: none_yet(Refused::ALL.map(|why| Why { why })),
+                ended: Family::default(),
+                refused: Family::default(),
+                services: service::Services::default(),
                 direct: Counter::default(),
                 response: Histogram::new(buckets),
                 expiry: Family::default(),
                 backends: OnceLock::new(),
             }),
+            service: None,
+        };
+        metrics.none_yet();
+        metrics
+    }
+
+    /// The same metrics for connections of this service, whose name becomes a label of what is counted for each of several
+    /// services.
+    pub fn of_service(&self, name: Arc<str>) -> Self {
+        self.own.services.add(name.clone());
+        let metrics = Self {
+            own: self.own.clone(),
+            service: Some(name),
+        };
+        metrics.none_yet();
+        metrics
+    }
+
+    /// Creates the counters at 0, so that they exist from the beginning.
+    fn none_yet(&self) {
+        for how in Ended::ALL {
+            drop(self.own.ended.get_or_create(&self.how(how)));
         }
+        for why in Refused::ALL {
+            drop(self.own.refused.get_or_create(&self.why(why)));
+        }
+    }
+
+    fn how(&self, how: Ended) -> Labels {
+        labels(self.service.as_deref(), ("how", how.name()))
+    }
+
+    fn why(&self, why: Refused) -> Labels {
+        labels(self.service.as_deref(), ("why", why.name()))
+    }
+
+    /// Counts an open connection of the service, until the result is dropped.
+    pub fn open(&self) -> OpenConnection {
+        let service = self.service.as_ref();
+        service.map_or(OpenConnection(None), |name| self.own.services.open(name))
     }
 
     /// Counts a relayed connection that has ended.
     pub fn ended(&self, how: Ended) {
-        self.own.ended.get_or_create(&How { how }).inc();
+        self.own.ended.get_or_create(&self.how(how)).inc();
     }
 
     /// Counts a connection that was refused.
     pub fn refused(&self, why: Refused) {
-        self.own.refused.get_or_create(&Why { why }).inc();
+        self.own.refused.get_or_create(&self.why(why)).inc();
     }
 
     /// Counts a program's connection that was opened directly, since the gateway could not be reached.
@@ -225,8 +253,12 @@ impl Metrics {
         }
     }
 
-    /// Reports the states of a gateway's back ends from now on. A second call has no effect.
-    pub fn backends(&self, states: impl Fn() -> Vec<BackendStatus> + Send + Sync + 'static) {
+    /// Reports the states of a gateway's back ends from now on, each with the name of its service if there are several.
+    /// A second call has no effect.
+    pub fn backends(
+        &self,
+        states: impl Fn() -> Vec<(Option<Arc<str>>, BackendStatus)> + Send + Sync + 'static,
+    ) {
         // The error is that there are some already.
         let _ = self.own.backends.set(BackendStates(Box::new(states)));
     }
@@ -248,12 +280,17 @@ impl Metrics {
     }
 
     /// The refused connections, including those that the stack refused by itself.
-    fn all_refused(&self, snapshot: &collect::Snapshot) -> Family<Why, Counter> {
-        let all = none_yet(Refused::ALL.map(|why| Why { why }));
-        for why in Refused::ALL {
-            let here = self.own.refused.get_or_create(&Why { why }).get();
-            let total = here + snapshot.refused(why);
-            all.get_or_create(&Why { why }).inc_by(total);
+    fn all_refused(&self, snapshot: &collect::Snapshot) -> Family<Labels, Counter> {
+        let all = Family::<Labels, Counter>::default();
+        let names = self.own.services.names();
+        for service in std::iter::once(None).chain(names.iter().map(Some)) {
+            for why in Refused::ALL {
+                let labels = labels(service.map(|s| &**s), ("why", why.name()));
+                let here = self.own.refused.get_or_create(&labels).get();
+                // What the stack refuses belongs to no service.
+                let elsewhere = service.map_or_else(|| snapshot.refused(why), |_| 0);
+                all.get_or_create(&labels).inc_by(here + elsewhere);
+            }
         }
         all
     }
@@ -292,6 +329,7 @@ impl Metrics {
             "Connections opened directly, since the gateway could not be reached",
             own.direct.clone(),
         );
+        own.services.register(registry);
         registry.register_with_unit(
             "response_time",
             "From the last byte of a request to the acknowledgement of the last byte of its response",
@@ -309,18 +347,6 @@ impl Metrics {
         let _ = text::encode(&mut out, &all);
         Ok(out)
     }
-}
-
-/// Counters that exist from the beginning, at 0.
-fn none_yet<L, const N: usize>(labels: [L; N]) -> Family<L, Counter>
-where
-    L: Clone + Eq + std::hash::Hash,
-{
-    let family = Family::default();
-    for l in labels {
-        drop(family.get_or_create(&l));
-    }
-    family
 }
 
 #[cfg(test)]
@@ -350,7 +376,7 @@ mod tests {
             connections: 7,
             failures: 0,
         };
-        metrics.backends(move || vec![state.clone()]);
+        metrics.backends(move || vec![(None, state.clone())]);
         let text = metrics.text(&network).await.unwrap();
         for line in [
             "spindle_backend_up{transport=\"fuso\",backend=\"192.0.2.1:80\"} 1",
@@ -386,6 +412,36 @@ mod tests {
             "process_open_fds ",
             "process_max_fds ",
             "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} not in\n{text}");
+        }
+        network.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn what_several_services_count_has_their_names() {
+        let (link, _other) = memory::pair(64);
+        let network = Network::start(NetworkConfig::default(), Box::new(link)).unwrap();
+        let metrics = Metrics::new("fuso");
+        let [web, mail] = ["web", "mail"].map(|name| metrics.of_service(name.into()));
+        web.refused(Refused::Network);
+        mail.ended(Ended::Finished);
+        let open = [web.open(), mail.open(), mail.open()];
+        let text = metrics.text(&network).await.unwrap();
+        for line in [
+            "spindle_refused_total{transport=\"fuso\",service=\"web\",why=\"network\"} 1",
+            "spindle_refused_total{transport=\"fuso\",service=\"mail\",why=\"network\"} 0",
+            "spindle_refused_total{transport=\"fuso\",why=\"source\"} 0",
+            "spindle_ended_total{transport=\"fuso\",service=\"mail\",how=\"finished\"} 1",
+            "spindle_service_connections{transport=\"fuso\",service=\"mail\"} 2",
+        ] {
+            assert!(text.contains(line), "{line} not in\n{text}");
+        }
+        drop(open);
+        let text = metrics.text(&network).await.unwrap();
+        for line in [
+            "spindle_service_connections{transport=\"fuso\",service=\"mail\"} 0",
+            "spindle_service_connections_accepted_total{transport=\"fuso\",service=\"mail\"} 2",
         ] {
             assert!(text.contains(line), "{line} not in\n{text}");
         }

@@ -1,12 +1,14 @@
 //! [`TcpListener`].
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use spindle_mptcp::ListenerId;
 use tokio::sync::mpsc;
 
 use super::{Network, TcpStream};
+use crate::datapath::gate::Admission;
 use crate::datapath::pipe::OwnedPipe;
 use crate::datapath::queue::Command;
 use crate::error::NetError;
@@ -66,6 +68,25 @@ impl TcpListener {
             pipe.map(accepted)
                 .ok_or_else(|| self.network.queue().stopped())
         })
+    }
+
+    /// Changes which peers are admitted ([`ListenOptions::admission`](super::ListenOptions::admission)) and resets the
+    /// connections that were accepted from peers that are no longer admitted. A connection is judged by the address from
+    /// which it was opened. Returns how many were reset.
+    ///
+    /// # Errors
+    /// [`NetError::Stopped`].
+    pub async fn set_admission(
+        &self,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> Result<usize, NetError> {
+        self.network.set_admission(self.id, admission).await
+    }
+
+    /// The stack's identifier of the listener.
+    #[cfg(feature = "services")]
+    pub(crate) fn id(&self) -> ListenerId {
+        self.id
     }
 
     /// The address that the listener listens on, with the port that was chosen.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use polling::Poller;
-use spindle_mptcp::{Config, Stack, StackConfig};
+use spindle_mptcp::{Config, ListenerId, Stack, StackConfig};
 use tokio::sync::{mpsc, oneshot};
 
 pub use handle::ConnectionHandle;
@@ -19,6 +19,7 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf};
 pub use stream::TcpStream;
 
 use crate::datapath::Driver;
+pub use crate::datapath::gate::Admission;
 #[cfg(feature = "services")]
 use crate::datapath::held::Share;
 pub use crate::datapath::message::Message;
@@ -146,6 +147,16 @@ impl Network {
             })
             .await??;
         Ok(TcpListener::new(self.clone(), id, local, waiting))
+    }
+
+    /// [`TcpListener::set_admission`] for this listener.
+    pub(crate) async fn set_admission(
+        &self,
+        listener: ListenerId,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> Result<usize, NetError> {
+        self.ask(|answer| Command::SetAdmission(listener, admission, answer))
+            .await
     }
 
     /// Opens a connection from `local` to `remote` and waits until it is established. Dropping the future gives

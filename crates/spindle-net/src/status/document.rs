@@ -5,6 +5,7 @@ use spindle_mptcp::SubflowInfo;
 use spindle_units::Instant;
 
 use crate::fallback::DirectConnections;
+use crate::gateway::ServiceHandle;
 use crate::udp::UdpCounters;
 use crate::uplinks::{self, UplinkState};
 use crate::{ConnectionStatus, NetworkCounters};
@@ -30,6 +31,9 @@ pub struct Status {
     pub listen: Vec<String>,
     /// The destination of its connections.
     pub to: String,
+    /// The services of a gateway, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceStatus>,
     /// Totals since the start.
     pub totals: Totals,
     /// Counters that only a link over UDP has.
@@ -43,6 +47,27 @@ pub struct Status {
     pub direct: Option<Direct>,
     /// The connections open now, the oldest first.
     pub connections: Vec<Connection>,
+}
+
+/// A service of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    /// Its name.
+    pub name: String,
+    /// The addresses that it listens on.
+    pub listen: Vec<String>,
+    /// The destination of its connections.
+    pub to: String,
+}
+
+impl From<&ServiceHandle> for ServiceStatus {
+    fn from(s: &ServiceHandle) -> Self {
+        Self {
+            name: s.name().to_owned(),
+            listen: s.listen().iter().map(ToString::to_string).collect(),
+            to: s.to().to_string(),
+        }
+    }
 }
 
 /// An uplink: a device's address.
@@ -150,6 +175,9 @@ impl From<&NetworkCounters> for Totals {
 pub struct Connection {
     /// The connection's number, unique within the program.
     pub id: u64,
+    /// The name of the gateway's service, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
     /// Local end of the first subflow.
     pub local: String,
     /// The peer's end of the first subflow.
@@ -177,6 +205,7 @@ impl From<&ConnectionStatus> for Connection {
     fn from(c: &ConnectionStatus) -> Self {
         Self {
             id: c.id,
+            service: None,
             local: c.local.to_string(),
             remote: c.remote.to_string(),
             outside: c.outside.to_string(),

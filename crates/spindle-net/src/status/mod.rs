@@ -17,17 +17,19 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-pub use document::{Connection, Direct, EndedSubflow, Status, Subflow, Totals, Uplink};
+pub use document::{
+    Connection, Direct, EndedSubflow, ServiceStatus, Status, Subflow, Totals, Uplink,
+};
 pub use name::Name;
 pub(crate) use name::{drained, private_listener};
 pub use place::{default_path, directory, sockets};
 
-use crate::backends::Backends;
 use crate::fallback::Fallback;
+use crate::gateway::ServiceHandle;
 use crate::observers::{self, Allowance};
 use crate::service::{Lifecycle, Stage};
 use crate::uplinks::Uplinks;
-use crate::{NetError, Network};
+use crate::{ConnectionStatus, NetError, Network};
 
 /// Limits on readers. A document may be large, and each reader gets its own.
 const ALLOWANCE: Allowance = Allowance {
@@ -52,10 +54,10 @@ pub struct Source {
     pub transport: String,
     /// The addresses that it listens on.
     pub listen: Vec<String>,
-    /// The destination of its connections, unless `backends` names it.
+    /// The destination of its connections, unless `services` have it.
     pub to: String,
-    /// The back ends of a gateway, which may be replaced.
-    pub backends: Option<Backends>,
+    /// The services of a gateway.
+    pub services: Vec<ServiceHandle>,
     /// The uplinks of a connect service that follows them.
     pub uplinks: Option<Uplinks>,
     /// What a connect service opens directly.
@@ -77,6 +79,15 @@ impl Source {
         let counters = self.network.counters().await?;
         let uplinks = self.uplinks.as_ref().map(Uplinks::list);
         let uplinks = uplinks.unwrap_or_default();
+        let several = self.services.len() > 1;
+        let described = |c: &ConnectionStatus| {
+            let accepts = |s: &&ServiceHandle| c.listener.is_some_and(|l| s.accepts_at(l));
+            let service = self.services.iter().find(accepts).filter(|_| several);
+            Connection {
+                service: service.map(|s| s.name().to_owned()),
+                ..Connection::from(c)
+            }
+        };
         Ok(Status {
             version: VERSION,
             kind: self.kind.to_owned(),
@@ -92,15 +103,22 @@ impl Source {
             ),
             uptime_s: self.since.elapsed().as_secs_f64(),
             listen: self.listen.clone(),
-            to: match &self.backends {
-                Some(backends) => backends.to_string(),
-                None => self.to.clone(),
+            to: match self.services.is_empty() {
+                true => self.to.clone(),
+                false => {
+                    let all: Vec<_> = self.services.iter().map(|s| s.to().to_string()).collect();
+                    all.join(", ")
+                }
+            },
+            services: match several {
+                true => self.services.iter().map(ServiceStatus::from).collect(),
+                false => Vec::new(),
             },
             totals: Totals::from(&counters),
             udp: counters.udp,
             uplinks: uplinks.iter().map(Uplink::from).collect(),
             direct: self.fallback.as_ref().map(|f| f.direct().into()),
-            connections: connections.iter().map(Connection::from).collect(),
+            connections: connections.iter().map(described).collect(),
         })
     }
 }
@@ -191,7 +209,8 @@ pub async fn ask(path: &Path) -> Result<Status, NetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::BackendAddr;
+    use crate::backends::{BackendAddr, Backends};
+    use crate::gateway::{Backend, Gateway, GatewayOptions, Service};
     use crate::{NetworkConfig, memory};
     use std::net::SocketAddr;
     use std::os::unix::fs::PermissionsExt;
@@ -240,13 +259,17 @@ mod tests {
         assert!(taken.contains("--control"), "{taken}");
         let at = |text: &str| BackendAddr::from(text.parse::<SocketAddr>().unwrap());
         let backends = Backends::new([at("127.0.0.1:80")]);
+        let config = Arc::new(spindle_mptcp::Config::default());
+        let listen = vec!["10.0.0.1:80".parse().unwrap()];
+        let options = GatewayOptions::new(listen, Backend::Service(backends.clone()), config);
+        let gateway = Gateway::bind(&network, options).await.unwrap();
         let source = Source {
             network: network.clone(),
             kind: "gateway",
             transport: "fuso".into(),
             listen: vec!["10.0.0.1:80".into()],
             to: String::new(),
-            backends: Some(backends.clone()),
+            services: gateway.services(),
             uplinks: None,
             fallback: None,
             since: Instant::now(),
@@ -267,6 +290,44 @@ mod tests {
         assert!(!path.exists());
         let error = ask(&path).await.unwrap_err().to_string();
         assert!(error.contains("gw.sock"), "{error}");
+        network.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn several_services_have_an_entry_each() {
+        let (link, _other) = memory::pair(64);
+        let network = Network::start(NetworkConfig::default(), Box::new(link)).unwrap();
+        let service = |name: &str, listen: &str, to: &str| Service {
+            name: name.into(),
+            ..Service::new(
+                vec![listen.parse().unwrap()],
+                to.parse::<SocketAddr>().unwrap(),
+            )
+        };
+        let services = vec![
+            service("web", "10.0.0.1:80", "127.0.0.1:8080"),
+            service("mail", "10.0.0.1:25", "127.0.0.1:2525"),
+        ];
+        let config = Arc::new(spindle_mptcp::Config::default());
+        let options = GatewayOptions::of_services(services, config);
+        let gateway = Gateway::bind(&network, options).await.unwrap();
+        let source = Source {
+            network: network.clone(),
+            kind: "gateway",
+            transport: "fuso".into(),
+            listen: Vec::new(),
+            to: String::new(),
+            services: gateway.services(),
+            uplinks: None,
+            fallback: None,
+            since: Instant::now(),
+            lifecycle: Lifecycle::default(),
+        };
+        let status = source.status().await.unwrap();
+        assert_eq!(status.to, "127.0.0.1:8080, 127.0.0.1:2525");
+        let names: Vec<_> = status.services.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["web", "mail"]);
+        assert_eq!(status.services[1].listen, ["10.0.0.1:25"]);
         network.shutdown().await;
     }
 }

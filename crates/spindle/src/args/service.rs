@@ -221,6 +221,13 @@ pub(crate) struct Gateway {
     /// Tell the service the client's address (PROXY protocol, version 2)
     #[arg(long)]
     pub(crate) proxy_protocol: bool,
+    /// Admit clients of this network, an address or a prefix such as 10.0.0.0/8, and refuse those of networks that are not
+    /// listed; may be repeated. Of several networks that contain a client's address, the most specific one decides
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) allow: Vec<String>,
+    /// Refuse clients of this network; may be repeated. It wins over the same network in --allow
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) deny: Vec<String>,
     /// Take over from the gateway with the same control socket, if one runs: no connection is refused or cut. It ends
     /// with its last connection
     #[arg(long)]

@@ -171,7 +171,7 @@ impl Connecting {
                 kind: entered.kind,
                 listen: entered.listen,
                 to: described(&self.destination),
-                backends: None,
+                services: Vec::new(),
                 uplinks: paths.uplinks.clone(),
                 fallback: fallback_of(&self.destination),
                 serve: async move {
@@ -193,7 +193,6 @@ impl Connecting {
         let reloaded = Reloaded {
             tls: self.tls.as_ref().map(|tls| tls as &dyn Certificates),
             users: users.as_ref(),
-            backends: None,
         };
         live(
             plan,

@@ -1,15 +1,14 @@
 //! The certificates of a running service: reading them again, and the warning before they end.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use spindle_net::backends::Backends;
+use spindle_net::gateway::ServiceHandle;
 use spindle_net::metrics::Metrics;
 use spindle_net::tls::Certificates;
 use spindle_net::users::Users;
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, Interval, interval_at};
+
+use super::gateway::ServiceReader;
 
 /// How often the log warns of a certificate that ends soon.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
@@ -20,60 +19,22 @@ pub(super) struct Reloaded<'a> {
     pub(super) tls: Option<&'a dyn Certificates>,
     /// The users of a proxy for programs.
     pub(super) users: Option<&'a Users>,
-    /// The back ends of a gateway.
-    pub(super) backends: Option<&'a Backends>,
-}
-
-/// Reads the back ends again, in a task: looking up names may take as long as the resolver waits.
-struct BackendReader {
-    asked: Arc<Notify>,
-    task: JoinHandle<()>,
-}
-
-impl BackendReader {
-    fn new(backends: Backends) -> Self {
-        let asked = Arc::new(Notify::new());
-        let request = asked.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                // Requests during a reading are one request to read once more afterwards.
-                request.notified().await;
-                match tokio::task::spawn_blocking(super::gateway::backends_again).await {
-                    Ok(Ok(list)) => {
-                        backends.replace(list);
-                        tracing::info!(%backends, "back ends read again");
-                    }
-                    Ok(Err(failure)) => {
-                        tracing::error!(error = %failure.line(), "back ends stay as they were");
-                    }
-                    Err(error) => tracing::error!(%error, "back ends stay as they were"),
-                }
-            }
-        });
-        Self { asked, task }
-    }
-}
-
-impl Drop for BackendReader {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 /// The certificates of a service, if it has any, and where their ends are reported.
 pub(super) struct ExpiryWatch<'a> {
     files: Reloaded<'a>,
     metrics: Metrics,
-    backends: Option<BackendReader>,
+    services: Option<ServiceReader>,
 }
 
 impl<'a> ExpiryWatch<'a> {
     /// Reports the ends of the certificates for the first time. Needs tokio's runtime.
-    pub(super) fn new(files: Reloaded<'a>, metrics: Metrics) -> Self {
+    pub(super) fn new(files: Reloaded<'a>, services: Vec<ServiceHandle>, metrics: Metrics) -> Self {
         let watch = Self {
             files,
             metrics,
-            backends: files.backends.cloned().map(BackendReader::new),
+            services: (!services.is_empty()).then(|| ServiceReader::new(services)),
         };
         watch.look();
         watch
@@ -84,11 +45,11 @@ impl<'a> ExpiryWatch<'a> {
         interval_at(Instant::now() + EVERY, EVERY)
     }
 
-    /// Reads the users and the certificates again, begins to read the back ends again, and logs the results. If one of them is
+    /// Reads the users and the certificates again, begins to read the services of a gateway again, and logs the results. If one of them is
     /// broken, the others are replaced all the same.
     pub(super) fn reload(&self) {
-        if let Some(backends) = &self.backends {
-            backends.asked.notify_one();
+        if let Some(services) = &self.services {
+            services.read();
         }
         if let Some(users) = self.files.users {
             match users.reload() {

@@ -1,5 +1,8 @@
 //! `spindle gateway`.
 
+mod reload;
+mod services;
+
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,56 +10,53 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::StackConfig;
 use spindle_mptcp::path_manager::Passive;
-use spindle_net::backends::BackendAddr;
-use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
+use spindle_net::gateway::{Gateway, GatewayOptions, Service};
 use spindle_net::setup::{Dnat, SetupError, SetupOptions};
 use spindle_net::takeover::Offered;
 use spindle_net::tls::Certificates;
 use spindle_net::tun::TunOptions;
-use spindle_net::udp::UdpServer;
+use spindle_net::udp::{UdpServer, UdpServerOptions};
 use spindle_net::{LinkKind, NetError};
 
-use super::proxy::{backend, backends, closed};
-use super::service::{
-    Plan, Reloaded, Running, Wire, address, bad, endpoint, is_loopback, is_ours, live, needed,
-};
+use super::proxy::closed;
+use super::service::{Plan, Reloaded, Running, Wire, address, bad, is_loopback, is_ours, live};
 use super::tls;
 use crate::args::service::Gateway as Args;
-use crate::args::{Args as AllArgs, Command};
 use crate::failure::{Failure, Setting};
-use crate::settings;
+use crate::settings::ServiceTable;
+pub(super) use reload::ServiceReader;
+pub(super) use services::Asked;
+use services::Checked;
 
 /// Most addresses of this host that one gateway may have ([`translated`]).
 const INNER_ADDRESSES: usize = 32;
 /// The kind of the service, as its status names it.
 pub(super) const KIND: &str = "gateway";
-/// What `--listen` accepts.
-const LISTEN: &str = "an address and port for clients, such as 192.0.2.1:443";
-
-pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Failure> {
+pub(crate) fn gateway(
+    registry: &Registry,
+    args: &Args,
+    tables: &[ServiceTable],
+) -> Result<ExitCode, Failure> {
     let plan = Plan::new(registry, &args.service)?;
-    let (backend, to) = backend(args)?;
-    let places = Places::new(&plan, args)?;
+    let services = Checked::all(args, tables)?;
+    let places = Places::new(&plan, args, &services)?;
     let tls = tls::of_gateway(args)?;
-    if plan.kind == LinkKind::Udp {
-        guarded(&places.outside, args, tls.is_some())?;
+    for service in &services {
+        let listen = &service.named.listen;
+        let allowed = match plan.kind {
+            LinkKind::Udp => guarded(listen, args, tls.is_some()),
+            LinkKind::Tun => Ok(()),
+        };
+        let allowed = allowed.and_then(|()| closed(listen, &service.to, args));
+        allowed.map_err(|f| service.place(f))?;
     }
-    closed(&places.outside, args)?;
     let config = plan.config(Arc::new(Passive), |m| {
         m.backup_addresses.clone_from(&places.backup)
     });
-    let reloaded = match &backend {
-        Backend::Service(backends) => Some(backends.clone()),
-        Backend::Forward(_) => None,
-    };
-    let mut options = GatewayOptions::new(places.inside.clone(), backend, config);
-    options.announce.clone_from(&places.announce);
-    options.outside = places.pairs();
-    options.proxy_protocol = args.proxy_protocol;
+    let mut options = GatewayOptions::of_services(places.services(&services), config);
     options.tls.clone_from(&tls);
     options.max_connections = plan.limits.max_connections;
     options.idle_timeout = plan.idle_timeout;
@@ -67,6 +67,7 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
         ..plan.limits.stack(Vec::new())
     };
     let listen: Vec<String> = places.outside.iter().map(SocketAddr::to_string).collect();
+    let to: Vec<String> = services.iter().map(|s| s.to.to_string()).collect();
     let control = plan.control_path(KIND, &listen);
     let asked = args.take_over.then_some(control.as_path());
     let wire = |offered: &mut Option<Offered>| match offered {
@@ -87,15 +88,14 @@ pub(crate) fn gateway(registry: &Registry, args: &Args) -> Result<ExitCode, Fail
                 listen,
                 uplinks: None,
                 fallback: None,
-                to,
-                backends: reloaded.clone(),
+                to: to.join(", "),
+                services: gateway.services(),
                 serve: gateway.serve(),
             })
         },
         Reloaded {
             tls: tls.as_ref().map(|tls| tls as &dyn Certificates),
             users: None,
-            backends: reloaded.as_ref(),
         },
     )
 }
@@ -117,7 +117,7 @@ fn opened(plan: &Plan, places: &Places, asked: Option<&Path>) -> Result<Wire, Fa
             failure(in_use, e.into())
         }),
         None => {
-            let link = UdpServer::bind(plan.limits.udp_server(places.outside.clone()));
+            let link = UdpServer::bind(places.udp_server(plan));
             let link = link.map_err(|e| failure(e.kind() == ErrorKind::AddrInUse, e.into()));
             Ok(Wire::plain(link?))
         }
@@ -139,26 +139,11 @@ fn taken_over(plan: &Plan, places: &Places, offered: &mut Offered) -> Result<Wir
     match &plan.tun {
         Some(tun) => Wire::adopted(&places.setup(tun), offered),
         None => {
-            let link = plan.limits.udp_server(places.outside.clone());
             let wire = std::mem::take(&mut offered.wire);
-            Ok(Wire::plain(UdpServer::from_descriptors(link, wire)?))
+            let link = UdpServer::from_descriptors(places.udp_server(plan), wire);
+            Ok(Wire::plain(link?))
         }
     }
-}
-
-/// The back ends that the process's flags, and its file of flags as it is now, name.
-pub(super) fn backends_again() -> Result<Vec<BackendAddr>, Failure> {
-    let (arguments, settings) = settings::read(std::env::args_os().collect())?;
-    let args = AllArgs::try_parse_from(arguments).map_err(|e| Failure::Usage(e.to_string()))?;
-    let Command::Gateway(args) = args.command else {
-        let text = "this process was not started as `spindle gateway`";
-        return Err(Failure::Other(text.to_owned()));
-    };
-    let placed = |failure| match &settings {
-        Some(settings) => settings.place(failure),
-        None => failure,
-    };
-    backends(&args).map_err(placed)
 }
 
 /// Refuses to listen beyond loopback over UDP without TLS, unless the user allows it: anyone could connect, and
@@ -179,8 +164,13 @@ fn guarded(outside: &[SocketAddr], args: &Args, tls: bool) -> Result<(), Failure
 
 /// Addresses inside, which Spindle's stack has, and outside, by which clients know them.
 struct Places {
+    /// The listening addresses of all services.
     outside: Vec<SocketAddr>,
+    /// The address inside for each of `outside`.
     inside: Vec<SocketAddr>,
+    /// The index of the service of each of `outside`.
+    service: Vec<usize>,
+    over_udp: bool,
     /// Addresses that are announced to clients, as known outside. Each has its own port or uses that of the
     /// connection.
     announce: Vec<(IpAddr, Option<u16>)>,
@@ -190,32 +180,26 @@ struct Places {
 }
 
 impl Places {
-    fn new(plan: &Plan, args: &Args) -> Result<Self, Failure> {
-        let mut outside = Vec::new();
-        for text in &args.listen {
-            let addr = endpoint("listen", text)?;
-            if addr.port() == 0 {
-                return Err(bad("listen", text, "a port other than 0"));
-            }
-            if outside.contains(&addr) {
-                return Err(bad("listen", text, "each address once"));
-            }
-            outside.push(addr);
-        }
-        if outside.is_empty() {
-            return Err(needed("listen", LISTEN));
-        }
+    fn new(plan: &Plan, args: &Args, services: &[Checked]) -> Result<Self, Failure> {
+        let listen = |(i, s): (usize, &Checked)| {
+            let listen = s.named.listen.clone();
+            listen.into_iter().map(move |addr| (addr, i))
+        };
+        let (outside, service): (Vec<_>, Vec<_>) =
+            services.iter().enumerate().flat_map(listen).unzip();
         let announce = args.announce.iter().map(|a| announced(a));
         let announce = announce.collect::<Result<Vec<_>, _>>()?;
         let places = Self {
             backup: backup(args, &outside, &announce)?,
             inside: outside.clone(),
             outside,
+            service,
+            over_udp: plan.tun.is_none(),
             announce,
             dnat: Vec::new(),
         };
         match &plan.tun {
-            Some(tun) => places.over_tun(&tun.name, args.dnat),
+            Some(tun) => places.over_tun(&tun.name, args.dnat, services),
             None => places.over_udp(args.dnat),
         }
     }
@@ -226,13 +210,7 @@ impl Places {
                         addresses anyway";
             return Err(Failure::setting("dnat", text));
         }
-        let bound = |(a, port): &(IpAddr, Option<u16>)| {
-            let same = |l: &SocketAddr| {
-                let any = l.ip().is_unspecified() && l.is_ipv4() == a.is_ipv4();
-                (l.ip() == *a || any) && port.is_none_or(|port| port == l.port())
-            };
-            self.outside.iter().any(same)
-        };
+        let bound = |a: &(IpAddr, Option<u16>)| self.outside.iter().any(|l| is_bound(*l, *a));
         if let Some((stray, port)) = self.announce.iter().find(|a| !bound(a)) {
             let want = "one of the --listen addresses: clients reach no other over --udp";
             let stray = port.map_or(stray.to_string(), |p| {
@@ -245,37 +223,18 @@ impl Places {
                 " belongs to --tun; over --udp give it to the connect, which opens the subflows";
             return Err(Failure::setting("backup", text));
         }
-        let mut ports: Vec<u16> = self.outside.iter().map(SocketAddr::port).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        self.inside = ports.into_iter().map(UdpServer::listener_addr).collect();
+        let places = self.service.iter().zip(&self.outside);
+        let inside = places.map(|(s, a)| UdpServer::listener_of(*s as u32, a.port()));
+        self.inside = inside.collect();
         Ok(self)
     }
 
-    fn over_tun(mut self, name: &str, dnat: bool) -> Result<Self, Failure> {
-        let listening = self.outside.iter().map(|a| ("listen", a.ip()));
-        let announced = self.announce.iter().map(|a| ("announce", a.0));
-        for (flag, ip) in listening.chain(announced) {
-            let text = ip.to_string();
-            if ip.is_unspecified() {
-                return Err(bad(
-                    flag,
-                    &text,
-                    "the very address, which clients connect to",
-                ));
-            }
-            match (dnat, is_ours(ip)) {
-                (false, true) => {
-                    let want = "an address that is not this host's, for Spindle alone, whose \
-                                packets are routed here; for one of this host add --dnat";
-                    return Err(bad(flag, &text, want));
-                }
-                (true, false) => {
-                    let want = "an address of this host with --dnat";
-                    return Err(bad(flag, &text, want));
-                }
-                _ => {}
-            }
+    fn over_tun(mut self, name: &str, dnat: bool, services: &[Checked]) -> Result<Self, Failure> {
+        for (addr, service) in self.outside.iter().zip(&self.service) {
+            usable("listen", addr.ip(), dnat).map_err(|f| services[*service].place(f))?;
+        }
+        for (addr, _) in &self.announce {
+            usable("announce", *addr, dnat)?;
         }
         if dnat {
             self.enough_inner_addresses()?;
@@ -299,15 +258,15 @@ impl Places {
         Err(Failure::setting("listen", text))
     }
 
-    /// Assigns an address of Spindle's to every outside address.
+    /// Assigns an address of Spindle's to every outside address. It does not depend on the order of the addresses,
+    /// since a process that takes over may have them in another order or in other services.
     fn translate(&mut self, name: &str) {
-        let mut behind: Vec<IpAddr> = Vec::new();
-        let mut inside = |addr: IpAddr| {
-            let at = behind.iter().position(|b| *b == addr);
-            let at = at.unwrap_or_else(|| {
-                behind.push(addr);
-                behind.len() - 1
-            });
+        let listening = self.outside.iter().map(SocketAddr::ip);
+        let mut behind: Vec<IpAddr> = listening.chain(self.announce.iter().map(|a| a.0)).collect();
+        behind.sort_unstable();
+        behind.dedup();
+        let inside = |addr: IpAddr| {
+            let at = behind.binary_search(&addr).unwrap_or_default();
             translated(name, at as u16, addr.is_ipv4())
         };
         self.inside = (self.outside.iter())
@@ -345,17 +304,51 @@ impl Places {
         list
     }
 
-    /// Addresses inside, each with its address outside.
-    fn pairs(&self) -> Vec<(SocketAddr, SocketAddr)> {
-        let inside = |o: &SocketAddr| {
-            let over_udp = UdpServer::listener_addr(o.port());
-            let rewritten = self.dnat.iter().find(|d| d.from == *o).map(|d| d.to);
-            rewritten.or(self.inside.contains(&over_udp).then_some(over_udp))
+    /// The services, with their addresses.
+    fn services(&self, checked: &[Checked]) -> Vec<Service> {
+        let service = |(index, c): (usize, &Checked)| {
+            let pairs = self.pairs(index);
+            let mut listen: Vec<_> = pairs.iter().map(|(inside, _)| *inside).collect();
+            // Over UDP, addresses with the same port have one listener.
+            listen.sort_unstable();
+            listen.dedup();
+            Service {
+                name: c.named.name.clone(),
+                announce: self.announced_by(index),
+                outside: pairs,
+                proxy_protocol: c.named.asked.proxy_protocol,
+                networks: c.named.networks.clone(),
+                ..Service::new(listen, c.to.clone())
+            }
         };
-        self.outside
+        checked.iter().enumerate().map(service).collect()
+    }
+
+    /// The addresses inside of a service, each with its address outside.
+    fn pairs(&self, service: usize) -> Vec<(SocketAddr, SocketAddr)> {
+        let pairs = self
+            .inside
             .iter()
-            .filter_map(|o| Some((inside(o)?, *o)))
-            .collect()
+            .copied()
+            .zip(self.outside.iter().copied());
+        let of = pairs.zip(&self.service).filter(|(_, s)| **s == service);
+        of.map(|(pair, _)| pair).collect()
+    }
+
+    /// The addresses that a service announces. Over UDP these are only its own: its clients reach
+    /// no other.
+    fn announced_by(&self, service: usize) -> Vec<(IpAddr, Option<u16>)> {
+        let pairs = self.pairs(service);
+        let own = |a: &&(IpAddr, Option<u16>)| pairs.iter().any(|(_, l)| is_bound(*l, **a));
+        let all = self.announce.iter().filter(|a| !self.over_udp || own(a));
+        all.copied().collect()
+    }
+
+    /// The options of the link over UDP.
+    fn udp_server(&self, plan: &Plan) -> UdpServerOptions {
+        let mut options = plan.limits.udp_server(self.outside.clone());
+        options.services = self.service.iter().map(|s| *s as u32).collect();
+        options
     }
 
     fn setup(&self, tun: &TunOptions) -> SetupOptions {
@@ -373,6 +366,30 @@ impl Places {
             source_routes: Vec::new(),
             forwarding: true,
         }
+    }
+}
+
+/// Whether a socket over UDP at `listen` is at this address.
+fn is_bound(listen: SocketAddr, (addr, port): (IpAddr, Option<u16>)) -> bool {
+    let any = listen.ip().is_unspecified() && listen.is_ipv4() == addr.is_ipv4();
+    (listen.ip() == addr || any) && port.is_none_or(|port| port == listen.port())
+}
+
+/// Checks that clients can reach an address over TUN.
+fn usable(flag: &str, ip: IpAddr, dnat: bool) -> Result<(), Failure> {
+    let text = ip.to_string();
+    if ip.is_unspecified() {
+        let want = "the very address, which clients connect to";
+        return Err(bad(flag, &text, want));
+    }
+    match (dnat, is_ours(ip)) {
+        (false, true) => {
+            let want = "an address that is not this host's, for Spindle alone, whose packets are routed \
+                        here; for one of this host add --dnat";
+            Err(bad(flag, &text, want))
+        }
+        (true, false) => Err(bad(flag, &text, "an address of this host with --dnat")),
+        _ => Ok(()),
     }
 }
 
@@ -442,6 +459,8 @@ mod tests {
         let places = |count: u8| Places {
             outside: vec!["192.0.2.1:80".parse().unwrap()],
             inside: Vec::new(),
+            service: vec![0],
+            over_udp: false,
             announce: (0..count)
                 .map(|i| (IpAddr::from([192, 0, 2, 2 + i]), None))
                 .collect(),
@@ -460,6 +479,8 @@ mod tests {
                 "192.0.2.1:443".parse().unwrap(),
             ],
             inside: Vec::new(),
+            service: vec![0, 0],
+            over_udp: false,
             announce: vec![("192.0.2.2".parse().unwrap(), None)],
             backup: Vec::new(),
             dnat: Vec::new(),
@@ -473,7 +494,7 @@ mod tests {
             .copied()
             .zip(places.outside.clone())
             .collect();
-        assert_eq!(places.pairs(), pairs);
+        assert_eq!(places.pairs(0), pairs);
         assert_eq!(places.setup(&TunOptions::new("spin0")).addresses.len(), 2);
         let outside: Vec<_> = places.translations().into_iter().map(|t| t.1).collect();
         assert_eq!(
@@ -487,6 +508,8 @@ mod tests {
         let mut places = Places {
             outside: vec!["192.0.2.1:80".parse().unwrap()],
             inside: Vec::new(),
+            service: vec![0],
+            over_udp: false,
             announce: vec![announced("192.0.2.2:8443").unwrap()],
             backup: Vec::new(),
             dnat: Vec::new(),
@@ -495,5 +518,29 @@ mod tests {
         let from: Vec<_> = places.dnat.iter().map(|d| d.from.to_string()).collect();
         assert_eq!(from, ["192.0.2.1:80", "192.0.2.2:8443"]);
         assert!(announced("192.0.2.2:0").is_err() && announced("port").is_err());
+    }
+
+    #[test]
+    fn inner_addresses_do_not_depend_on_the_order_of_the_services() {
+        let places = |outside: [&str; 3]| {
+            let mut places = Places {
+                outside: outside.map(|a| a.parse().unwrap()).to_vec(),
+                inside: Vec::new(),
+                service: vec![0, 1, 1],
+                over_udp: false,
+                announce: Vec::new(),
+                backup: Vec::new(),
+                dnat: Vec::new(),
+            };
+            places.translate("spin0");
+            let pairs = [places.pairs(0), places.pairs(1)];
+            assert_eq!(pairs.each_ref().map(Vec::len), [1, 2]);
+            let mut all = pairs.concat();
+            all.sort_unstable();
+            all
+        };
+        let one = places(["192.0.2.2:80", "192.0.2.1:443", "[2001:db8::1]:80"]);
+        let other = places(["[2001:db8::1]:80", "192.0.2.2:80", "192.0.2.1:443"]);
+        assert_eq!(one, other);
     }
 }

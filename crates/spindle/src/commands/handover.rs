@@ -1,5 +1,6 @@
 //! `--take-over`: a gateway takes over from another, and may be taken over itself.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -115,9 +116,9 @@ fn own(setup: Option<&Ownership>) {
     }
 }
 
-/// Starts the program again with the same arguments and `--take-over`, from the file that it was started from, which may
+/// Starts the program again with the same arguments, `more` and `--take-over`, from the file that it was started from, which may
 /// have a newer version now.
-pub(super) fn start_again(kind: &str) {
+pub(super) fn start_again(kind: &str, more: &[OsString]) {
     if kind != KIND {
         tracing::warn!("only a gateway can be taken over; restart this service");
         return;
@@ -128,6 +129,7 @@ pub(super) fn start_again(kind: &str) {
     let mut command = Command::new(&program);
     command
         .args(rest)
+        .args(more)
         .arg(TAKE_OVER)
         .env_remove(WATCHDOG_PROCESS);
     match command.spawn() {

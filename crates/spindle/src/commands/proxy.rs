@@ -13,6 +13,7 @@ use spindle_net::gateway::Backend;
 use spindle_net::proxy::Proxy;
 use spindle_net::users::Users;
 
+use super::gateway::Asked;
 use super::redirect;
 use super::service::{bad, is_loopback, needed};
 use crate::args::service::{Connect, FallbackArg, Gateway};
@@ -26,12 +27,10 @@ const SERVICE: &str = "the service's address or name that resolves, and its port
 const WEIGHT: &str = "HOST:PORT, or HOST:PORT,weight=N with N from 1 to 1000";
 const MOST_WEIGHT: u32 = 1000;
 
-/// What is behind a gateway, with its text for the log and the status.
-pub(super) fn backend(args: &Gateway) -> Result<(Backend, String), Failure> {
+/// What is behind a service of a gateway.
+pub(super) fn backend(args: &Asked) -> Result<Backend, Failure> {
     if args.forward.is_empty() {
-        let backends = Backends::new(backends(args)?);
-        let text = backends.to_string();
-        return Ok((Backend::Service(backends), text));
+        return Ok(Backend::Service(Backends::new(backends(args)?)));
     }
     if !args.to.is_empty() {
         let text = " and --to exclude each other: either clients name their targets, or all connections go to one \
@@ -57,16 +56,11 @@ pub(super) fn backend(args: &Gateway) -> Result<(Backend, String), Failure> {
         .iter()
         .map(rule)
         .collect::<Result<Vec<_>, _>>()?;
-    let texts: Vec<_> = rules.iter().map(Rule::to_string).collect();
-    let forwarder = Forwarder::new(Rules::from(rules));
-    Ok((
-        Backend::Forward(forwarder),
-        format!("forward {}", texts.join(" ")),
-    ))
+    Ok(Backend::Forward(Forwarder::new(Rules::from(rules))))
 }
 
 /// The back ends of a gateway's service: for a name, each of its addresses.
-pub(super) fn backends(args: &Gateway) -> Result<Vec<BackendAddr>, Failure> {
+pub(super) fn backends(args: &Asked) -> Result<Vec<BackendAddr>, Failure> {
     let mut list: Vec<BackendAddr> = Vec::new();
     for text in &args.to {
         let (place, weight) = weighted(text)?;
@@ -104,11 +98,11 @@ fn weighted(text: &str) -> Result<(&str, NonZeroU32), Failure> {
 
 /// Refuses to forward for clients without a certificate beyond loopback, unless the user allows it: anyone could
 /// connect in the name of the gateway's host to all that the rules allow.
-pub(super) fn closed(outside: &[SocketAddr], args: &Gateway) -> Result<(), Failure> {
+pub(super) fn closed(outside: &[SocketAddr], to: &Backend, args: &Gateway) -> Result<(), Failure> {
     let open = outside.iter().find(|a| !is_loopback(a.ip()));
     match open {
         Some(open)
-            if !args.forward.is_empty()
+            if matches!(to, Backend::Forward(_))
                 && args.service.tls_ca.is_none()
                 && args.keys.is_none()
                 && !args.insecure =>

@@ -1,6 +1,7 @@
 //! Common parts of `gateway` and `connect`: reading the flags, and the life of the process.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 use spindle_experiment::registry::Registry;
 use spindle_mptcp::path_manager::PathManager;
 use spindle_mptcp::{Config, Keepalive, MultipathConfig, StackConfig};
-use spindle_net::backends::Backends;
 use spindle_net::fallback::Fallback;
+use spindle_net::gateway::ServiceHandle;
 use spindle_net::limits::{LEAST_PER_CONNECTION, Limits};
 use spindle_net::metrics::{self, Metrics};
 use spindle_net::service::{
@@ -215,6 +216,15 @@ impl Plan {
         self.control.clone().unwrap_or_else(path)
     }
 
+    /// The arguments that the process which takes over needs in addition to those of this one: the control socket, whose
+    /// default name depends on the order of the services.
+    fn more_arguments(&self, control: &Path) -> Vec<OsString> {
+        match self.control {
+            Some(_) => Vec::new(),
+            None => vec!["--control".into(), control.into()],
+        }
+    }
+
     /// Whether connections may have several subflows.
     pub(super) fn is_multipath(&self) -> bool {
         self.preset.multipath.is_some()
@@ -331,8 +341,8 @@ pub(super) struct Running<F> {
     /// The addresses that it listens on, as its users know them.
     pub(super) listen: Vec<String>,
     pub(super) to: String,
-    /// The back ends, in place of `to`, if they may be replaced.
-    pub(super) backends: Option<Backends>,
+    /// The services of a gateway.
+    pub(super) services: Vec<ServiceHandle>,
     /// The uplinks that it follows.
     pub(super) uplinks: Option<Uplinks>,
     /// What it opens directly.
@@ -463,7 +473,7 @@ where
 {
     let counted = Metrics::new(&plan.transport);
     let running = start(network.clone(), counted.clone()).await?;
-    let expiry = ExpiryWatch::new(reloaded, counted.clone());
+    let expiry = ExpiryWatch::new(reloaded, running.services.clone(), counted.clone());
     let manager = Arc::new(Notifier::from_environment());
     let mut control = Observers::default();
     let before = observe(
@@ -475,9 +485,7 @@ where
         (&manager, signals.stopper()),
     )
     .await?;
-    let (listen, to) = (running.listen.join(" "), running.to);
-    let transport = &plan.transport;
-    tracing::info!(%listen, %to, %transport, control = %control.path.display(), "listening");
+    log_listening(plan, &running, &control.path);
     manager.ready();
     // Serve on a worker, where the task of a connection begins on the thread that accepted it. From this
     // thread, each connection would wake another thread.
@@ -506,7 +514,7 @@ where
                     manager.stopping(plan.drain + UNDOING);
                 }
                 Signal::Reload => expiry.reload(),
-                Signal::Replace => handover::start_again(running.kind),
+                Signal::Replace => handover::start_again(running.kind, &plan.more_arguments(&control.path)),
             },
             _ = daily.tick() => expiry.look(),
         }
@@ -529,6 +537,22 @@ where
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
+}
+
+/// Logs where the service listens, and each service of a gateway that has several.
+fn log_listening<F>(plan: &Plan, running: &Running<F>, control: &Path) {
+    let (listen, to) = (running.listen.join(" "), &running.to);
+    let transport = &plan.transport;
+    tracing::info!(%listen, %to, %transport, control = %control.display(), "listening");
+    for service in running
+        .services
+        .iter()
+        .filter(|_| running.services.len() > 1)
+    {
+        let listen: Vec<_> = service.listen().iter().map(SocketAddr::to_string).collect();
+        let (service, listen, to) = (service.name(), listen.join(" "), service.to());
+        tracing::info!(service, %listen, %to, "a service");
+    }
 }
 
 /// Warns if the secrets of TLS connections are written to a file, and logs an error if they cannot be written.
@@ -601,7 +625,7 @@ async fn observe<F>(
         transport: plan.transport.clone(),
         listen: running.listen.clone(),
         to: running.to.clone(),
-        backends: running.backends.clone(),
+        services: running.services.clone(),
         uplinks: running.uplinks.clone(),
         fallback: running.fallback.clone(),
         since: Instant::now(),

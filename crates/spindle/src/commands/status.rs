@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use spindle_net::status::{self, Connection, Status, Subflow, Uplink};
+use spindle_net::status::{self, Connection, ServiceStatus, Status, Subflow, Uplink};
 
 use self::rates::{Rate, Rates};
 use super::print;
@@ -161,6 +161,7 @@ fn table(s: &Status, rates: &Rates) -> String {
             u.ids, u.half_open, u.evicted, u.refused, u.challenges, u.rebindings
         );
     }
+    services(&mut text, &s.services);
     uplinks(&mut text, &s.uplinks);
     if let Some(direct) = &s.direct {
         let _ = writeln!(
@@ -180,6 +181,18 @@ fn table(s: &Status, rates: &Rates) -> String {
         connection(&mut text, c, |subflow| rates.of(c.id, subflow));
     }
     text
+}
+
+fn services(text: &mut String, list: &[ServiceStatus]) {
+    for s in list {
+        let _ = writeln!(
+            text,
+            "service {}: {} to {}",
+            s.name,
+            s.listen.join(", "),
+            s.to
+        );
+    }
 }
 
 fn uplinks(text: &mut String, list: &[Uplink]) {
@@ -209,9 +222,13 @@ fn uplinks(text: &mut String, list: &[Uplink]) {
 
 fn connection(text: &mut String, c: &Connection, rate: impl Fn(&Subflow) -> Option<Rate>) {
     let kind = if c.multipath { "mptcp" } else { "tcp" };
+    let service = c
+        .service
+        .as_ref()
+        .map_or(String::new(), |s| format!(" {s}"));
     let _ = writeln!(
         text,
-        "\n#{} {kind} {} - {} ({}), {:.1} s: written {} B, acknowledged {} B, received {} B",
+        "\n#{}{service} {kind} {} - {} ({}), {:.1} s: written {} B, acknowledged {} B, received {} B",
         c.id, c.local, c.remote, c.outside, c.age_s, c.written, c.acknowledged, c.received
     );
     let _ = writeln!(
@@ -325,11 +342,13 @@ mod tests {
             uptime_s: 2.0,
             listen: vec!["10.9.0.1:80".into()],
             to: "127.0.0.1:80".into(),
+            services: Vec::new(),
             totals: Default::default(),
             udp: None,
             uplinks: Vec::new(),
             direct: None,
             connections: vec![Connection {
+                service: None,
                 id: 4,
                 local: "10.9.0.1:80".into(),
                 remote: "10.1.1.2:4000".into(),
@@ -389,6 +408,27 @@ mod tests {
         let text = table(&status, &Rates::default());
         let line = "3 connections open directly, past the gateway; since the start 12; the gateway cannot be reached\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn a_table_names_the_services_if_there_are_several() {
+        let mut status = example();
+        let service = |name: &str, listen: &str| ServiceStatus {
+            name: name.into(),
+            listen: vec![listen.into()],
+            to: "127.0.0.1:80".into(),
+        };
+        status.services = vec![
+            service("web", "10.9.0.1:80"),
+            service("mail", "10.9.0.1:25"),
+        ];
+        status.connections[0].service = Some("web".into());
+        let text = table(&status, &Rates::default());
+        assert!(
+            text.contains("service mail: 10.9.0.1:25 to 127.0.0.1:80"),
+            "{text}"
+        );
+        assert!(text.contains("#4 web mptcp 10.9.0.1:80 - "), "{text}");
     }
 
     #[test]

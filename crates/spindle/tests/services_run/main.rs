@@ -17,6 +17,7 @@ mod restarts;
 mod roaming;
 #[path = "../wire/service.rs"]
 mod service;
+mod services;
 mod several;
 mod tun;
 #[expect(dead_code, reason = "shared with the wire's tests")]

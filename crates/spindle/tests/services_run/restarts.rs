@@ -114,7 +114,7 @@ fn connect(to: SocketAddr, flags: &str) -> (Running, SocketAddr) {
     (start("connect", &flags), port)
 }
 
-fn handed_over(gateway: &Running) {
+pub(crate) fn handed_over(gateway: &Running) {
     wait_for("it is handed over", || {
         assert!(
             !gateway.log().contains("not handed over"),
