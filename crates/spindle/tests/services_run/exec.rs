@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::forward::page;
 use crate::program::{Running, program, wait_for};
-use crate::two_hosts::{Hosts, have, output, run, within};
+use crate::two_hosts::{Hosts, copy_program, have, output, run, within};
 
 /// The server's addresses, and its name, which only the gateway knows.
 const SERVERS: [&str; 2] = ["203.0.113.5", "fd99::5"];
@@ -29,7 +29,7 @@ impl World {
         std::fs::set_permissions(directory.path(), open(0o755)).expect("its mode");
         // The build directory may be closed to others.
         let copy = directory.path().join("spindle");
-        std::fs::copy(program(), &copy).expect("a copy");
+        copy_program(program(), &copy);
         std::fs::set_permissions(&copy, open(0o755)).expect("its mode");
         let sockets = directory.path().join("sockets");
         std::fs::create_dir(&sockets).expect("a directory");

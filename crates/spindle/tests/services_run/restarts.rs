@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::program::{Running, program, status_at, wait_for};
 use crate::service::{self as kernel, serve, transfer};
-use crate::two_hosts::{Hosts, have, on_path, run, within};
+use crate::two_hosts::{Hosts, copy_program, have, on_path, run, within};
 use crate::udp::{StopOnDrop, echo, exchange, free, join, metric, scrape, start, works};
 
 /// Bytes of a piece of a download.
@@ -418,7 +418,7 @@ fn killed_gateway_between_two_others_cuts_only_the_connections_behind_it() {
 /// A copy of the program that this user may execute.
 fn program_of(user: u32, directory: &Path) -> PathBuf {
     let copy = directory.join("spindle");
-    std::fs::copy(program(), &copy).expect("a copy");
+    copy_program(program(), &copy);
     open_to_all(&copy, 0o755);
     std::os::unix::fs::chown(&copy, Some(user), None).expect("an owner");
     copy

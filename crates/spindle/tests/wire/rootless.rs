@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::PoisonError;
 
-use crate::two_hosts::{ONE_AT_A_TIME, have};
+use crate::two_hosts::{ONE_AT_A_TIME, copy_program, have};
 
 const EXPERIMENT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -36,7 +36,7 @@ fn allowed(test: &str, unprivileged: &dyn Fn() -> Command) -> bool {
 /// A copy that everyone may read, since the build directory may be closed to others.
 fn published(dir: &Path, from: &str, name: &str) -> std::path::PathBuf {
     let to = dir.join(name);
-    std::fs::copy(from, &to).expect("a copy");
+    copy_program(from, &to);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&to, mode).expect("its mode");
     to

@@ -75,6 +75,13 @@ pub(crate) fn have(test: &str, program: &str) -> bool {
     found
 }
 
+/// Copies a program. Another process does so: while a file is open for writing, a child that another thread starts has it
+/// open as well, and it cannot be executed ("Text file busy").
+pub(crate) fn copy_program(from: &str, to: &std::path::Path) {
+    let status = Command::new("cp").arg(from).arg(to).status();
+    assert!(status.expect("cp").success(), "a copy of {from}");
+}
+
 /// Runs a command line. Returns its output, whatever its exit code.
 pub(crate) fn output(line: &str) -> Output {
     Command::new("sh")
