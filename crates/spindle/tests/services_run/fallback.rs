@@ -257,7 +257,8 @@ fn a_loop_by_rules_of_the_users_own_ends_with_a_message() {
         assert!(looped.contains("curl: ("), "{looped}");
         let why = "except packets with the mark 0x53000000";
         wait_for("a message", || connect.log().contains(why));
-        assert_eq!(total(&connect), 1, "{}", connect.log());
+        // The reset may already end the call that connects.
+        assert!(total(&connect) <= 1, "{}", connect.log());
         rules("meta mark != 0x53000000");
         assert_eq!(seen(client, ""), direct(), "{}", connect.log());
     });
