@@ -2,15 +2,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::net::TcpStream as KernelStream;
 
 use super::pump::{self, Failure, OutsideSink, OutsideSource};
-use super::{Ended, GRACE, RelayOptions, Report, in_order, reset};
+use super::{Directions, End, Ended, GRACE, RelayOptions, Report, in_order, reset};
 use crate::datapath::held::{RELAY_COST, Share};
-use crate::service::{Lifecycle, Stage};
+use crate::service::Lifecycle;
 
 /// Relays between a target and a program until both directions are closed, one side fails, no bytes have passed for the idle
 /// time, or the service aborts. If one side fails, the other is reset. `share` makes shares in the account of memory.
@@ -29,10 +28,7 @@ pub(crate) async fn direct(
         program,
         moved: [&outward, &inward],
     };
-    let end = tokio::select! {
-        end = sides.both(&options, &share) => end,
-        () = lifecycle.reached(Stage::Aborting) => (Ended::Aborted, None),
-    };
+    let end = sides.both(&options, &share, lifecycle).await;
     let close = match end.0 {
         Ended::Finished => in_order,
         _ => reset,
@@ -50,8 +46,6 @@ pub(crate) async fn direct(
     }
 }
 
-type End = (Ended, Option<io::Error>);
-
 /// Both connections, and the bytes that have passed to the program and from it.
 struct Sides<'a> {
     target: &'a KernelStream,
@@ -61,42 +55,23 @@ struct Sides<'a> {
 
 impl Sides<'_> {
     /// Runs both directions.
-    async fn both(&self, options: &RelayOptions, share: &impl Fn() -> Share) -> End {
+    async fn both(
+        &self,
+        options: &RelayOptions,
+        share: &impl Fn() -> Share,
+        lifecycle: &Lifecycle,
+    ) -> End {
         let [outward, inward] = self.moved;
-        let outward = one_way(self.target, self.program, outward, share());
-        let inward = one_way(self.program, self.target, inward, share());
-        tokio::pin!(outward, inward);
-        let (mut outward_done, mut inward_done) = (false, false);
-        // A side that accepts no more data. What it has sent may still wait to be read.
-        let mut refused = None;
-        let failed = self.failed();
-        let (expired, half_expired) = (self.expired(options.idle), self.expired(None));
-        tokio::pin!(failed, expired, half_expired);
-        while !(outward_done && inward_done) {
-            tokio::select! {
-                done = &mut outward, if !outward_done => {
-                    outward_done = true;
-                    match done {
-                        Ok(()) => {}
-                        Err(Failure::Source(e)) => return (Ended::PeerFailed, Some(e)),
-                        Err(Failure::Sink(e)) => refused = Some((Ended::OutsideFailed, Some(e))),
-                    }
-                }
-                done = &mut inward, if !inward_done => {
-                    inward_done = true;
-                    match done {
-                        Ok(()) => {}
-                        Err(Failure::Source(e)) => return (Ended::OutsideFailed, Some(e)),
-                        Err(Failure::Sink(e)) => refused = Some((Ended::PeerFailed, Some(e))),
-                    }
-                }
-                end = &mut failed => return end,
-                () = &mut expired => return (Ended::Idle, None),
-                () = &mut half_expired => return (Ended::HalfClosed, None),
-            }
-            half_expired.set(self.expired(options.half_closed));
-        }
-        refused.unwrap_or((Ended::Finished, None))
+        let directions = Directions {
+            outward: one_way(self.target, self.program, outward, share()),
+            inward: one_way(self.program, self.target, inward, share()),
+            peer_reads_on: true,
+        };
+        let expired = |idle| super::expired(idle, || self.total());
+        let limits = (options.idle, options.half_closed);
+        directions
+            .run(self.failed(), expired, limits, lifecycle)
+            .await
     }
 
     /// Waits until either side is lost while it is not being read. The directions get some time to notice this by
@@ -116,10 +91,6 @@ impl Sides<'_> {
         let moved = self.moved.map(|n| n.load(Ordering::Relaxed));
         moved.iter().sum()
     }
-
-    async fn expired(&self, idle: Option<Duration>) {
-        super::expired(idle, || self.total()).await;
-    }
 }
 
 /// Moves all data of one direction, with the end of the stream.
@@ -138,6 +109,8 @@ async fn one_way(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;

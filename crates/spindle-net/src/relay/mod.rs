@@ -249,7 +249,7 @@ impl<'a> Ends<'a> {
         &self,
         from: &mut impl Source,
         to: &mut impl Sink,
-        (idle, half_closed): (Option<Duration>, Option<Duration>),
+        limits: (Option<Duration>, Option<Duration>),
         lifecycle: &Lifecycle,
     ) -> End {
         let mut sink = OutsideSink::new(self.outside);
@@ -266,41 +266,15 @@ impl<'a> Ends<'a> {
             |n| self.moved.add_inward(n),
             self.handle.share(),
         );
-        tokio::pin!(outward, inward);
-        let (mut outward_done, mut inward_done) = (false, false);
-        // The outside accepts no more data. What it has sent may still wait to be read.
-        let mut refused = None;
-        let failed = self.failed();
-        let (expired, half_expired) = (self.expired(idle), self.expired(None));
-        tokio::pin!(failed, expired, half_expired);
-        loop {
-            tokio::select! {
-                done = &mut outward, if !outward_done => {
-                    outward_done = true;
-                    match done {
-                        Ok(()) => {}
-                        Err(Failure::Source(e)) => return (Ended::PeerFailed, Some(e)),
-                        Err(Failure::Sink(e)) => refused = Some(e),
-                    }
-                }
-                done = &mut inward, if !inward_done => {
-                    inward_done = true;
-                    match done {
-                        Ok(()) => {}
-                        Err(Failure::Source(e)) => return (Ended::OutsideFailed, Some(e)),
-                        Err(Failure::Sink(e)) => return (Ended::PeerFailed, Some(e)),
-                    }
-                }
-                end = &mut failed => return end,
-                () = &mut expired => return (Ended::Idle, None),
-                () = &mut half_expired => return (Ended::HalfClosed, None),
-                () = lifecycle.reached(Stage::Aborting) => return (Ended::Aborted, None),
-            }
-            if outward_done && inward_done {
-                return after(refused);
-            }
-            half_expired.set(self.expired(half_closed));
-        }
+        let directions = Directions {
+            outward,
+            inward,
+            peer_reads_on: false,
+        };
+        let expired = |idle| expired(idle, || self.moved.total());
+        directions
+            .run(self.failed(), expired, limits, lifecycle)
+            .await
     }
 
     /// Waits until either side is lost while it is not being read. The pumps get some time to notice this by
@@ -329,9 +303,68 @@ impl<'a> Ends<'a> {
         // Reading the socket's error would take it from the pump that must get it.
         io::ErrorKind::ConnectionReset.into()
     }
+}
 
-    async fn expired(&self, idle: Option<Duration>) {
-        expired(idle, || self.moved.total()).await;
+/// The directions of a relay between a peer and the outside.
+struct Directions<O, I> {
+    /// From the peer to the outside.
+    outward: O,
+    /// From the outside to the peer.
+    inward: I,
+    /// Whether a peer that accepts no more data may have sent some that still wait to be read, as the outside may.
+    peer_reads_on: bool,
+}
+
+impl<O, I> Directions<O, I>
+where
+    O: Future<Output = Result<(), Failure>>,
+    I: Future<Output = Result<(), Failure>>,
+{
+    /// Runs both until they are done or the relay must end. `expired` ends when no bytes have passed for the time that it
+    /// is given. The second limit applies once one direction is done.
+    async fn run<X: Future<Output = ()>>(
+        self,
+        failed: impl Future<Output = End>,
+        expired: impl Fn(Option<Duration>) -> X,
+        (idle, half_closed): (Option<Duration>, Option<Duration>),
+        lifecycle: &Lifecycle,
+    ) -> End {
+        let (outward, inward) = (self.outward, self.inward);
+        let (all, half) = (expired(idle), expired(None));
+        tokio::pin!(outward, inward, failed, all, half);
+        let (mut outward_done, mut inward_done) = (false, false);
+        // A side that accepts no more data: its reader has closed (EPIPE after its end of stream). What it has sent may
+        // still wait to be read. The other side, which may go on sending for long, is notified at the end.
+        let mut refused = None;
+        while !(outward_done && inward_done) {
+            tokio::select! {
+                done = &mut outward, if !outward_done => {
+                    outward_done = true;
+                    match done {
+                        Ok(()) => {}
+                        Err(Failure::Source(e)) => return (Ended::PeerFailed, Some(e)),
+                        Err(Failure::Sink(e)) => refused = Some((Ended::OutsideFailed, Some(e))),
+                    }
+                }
+                done = &mut inward, if !inward_done => {
+                    inward_done = true;
+                    match done {
+                        Ok(()) => {}
+                        Err(Failure::Source(e)) => return (Ended::OutsideFailed, Some(e)),
+                        Err(Failure::Sink(e)) if self.peer_reads_on => {
+                            refused = Some((Ended::PeerFailed, Some(e)));
+                        }
+                        Err(Failure::Sink(e)) => return (Ended::PeerFailed, Some(e)),
+                    }
+                }
+                end = &mut failed => return end,
+                () = &mut all => return (Ended::Idle, None),
+                () = &mut half => return (Ended::HalfClosed, None),
+                () = lifecycle.reached(Stage::Aborting) => return (Ended::Aborted, None),
+            }
+            half.set(expired(half_closed));
+        }
+        refused.unwrap_or((Ended::Finished, None))
     }
 }
 
@@ -365,15 +398,5 @@ pub(crate) async fn delivered(handle: &ConnectionHandle, least: u64, lifecycle: 
         () = all => {}
         () = tokio::time::sleep(GRACE) => {}
         () = lifecycle.reached(Stage::Aborting) => {}
-    }
-}
-
-/// The result when both directions are done. `refused` is the outside's error if it did not accept the last
-/// bytes for it: its reader has closed (EPIPE after its end of stream). The peer, which may go on sending for
-/// long, has to be notified.
-fn after(refused: Option<io::Error>) -> End {
-    match refused {
-        None => (Ended::Finished, None),
-        Some(e) => (Ended::OutsideFailed, Some(e)),
     }
 }

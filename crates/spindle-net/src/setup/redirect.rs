@@ -9,8 +9,8 @@
 //!
 //! The segments of a connect service itself travel in UDP or come from a TUN device. TCP connections of the kernel are opened
 //! by the system's resolver, to a name server (port 53, or 853 for DNS over TLS), and by the service if it opens programs'
-//! connections directly, which have the mark [`OWN_MARK`]. Both are never redirected. A service that runs as a user of its own also excepts that user, so that a gateway or a resolver of that user can run on the
-//! same host.
+//! connections directly, which have the mark [`OWN_MARK`]. Both are never redirected. A service that runs as a user of its
+//! own also excepts that user, so that a gateway or a resolver of that user can run on the same host.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;

@@ -263,18 +263,7 @@ mod tests {
         let listen = vec!["10.0.0.1:80".parse().unwrap()];
         let options = GatewayOptions::new(listen, Backend::Service(backends.clone()), config);
         let gateway = Gateway::bind(&network, options).await.unwrap();
-        let source = Source {
-            network: network.clone(),
-            kind: "gateway",
-            transport: "fuso".into(),
-            listen: vec!["10.0.0.1:80".into()],
-            to: String::new(),
-            services: gateway.services(),
-            uplinks: None,
-            fallback: None,
-            since: Instant::now(),
-            lifecycle: Lifecycle::default(),
-        };
+        let source = source(&network, &gateway);
         let serving = tokio::spawn(control.serve(source));
         let status = ask(&path).await.unwrap();
         assert_eq!(
@@ -291,6 +280,21 @@ mod tests {
         let error = ask(&path).await.unwrap_err().to_string();
         assert!(error.contains("gw.sock"), "{error}");
         network.shutdown().await;
+    }
+
+    fn source(network: &Network, gateway: &Gateway) -> Source {
+        Source {
+            network: network.clone(),
+            kind: "gateway",
+            transport: "fuso".into(),
+            listen: Vec::new(),
+            to: String::new(),
+            services: gateway.services(),
+            uplinks: None,
+            fallback: None,
+            since: Instant::now(),
+            lifecycle: Lifecycle::default(),
+        }
     }
 
     #[tokio::test]
@@ -311,18 +315,7 @@ mod tests {
         let config = Arc::new(spindle_mptcp::Config::default());
         let options = GatewayOptions::of_services(services, config);
         let gateway = Gateway::bind(&network, options).await.unwrap();
-        let source = Source {
-            network: network.clone(),
-            kind: "gateway",
-            transport: "fuso".into(),
-            listen: Vec::new(),
-            to: String::new(),
-            services: gateway.services(),
-            uplinks: None,
-            fallback: None,
-            since: Instant::now(),
-            lifecycle: Lifecycle::default(),
-        };
+        let source = source(&network, &gateway);
         let status = source.status().await.unwrap();
         assert_eq!(status.to, "127.0.0.1:8080, 127.0.0.1:2525");
         let names: Vec<_> = status.services.iter().map(|s| s.name.as_str()).collect();

@@ -22,9 +22,9 @@ use crate::link::{Arrival, FIRST_KEY, Handover, Link, LinkCounters, PacketSink};
 
 /// The network of the virtual addresses: a unique local prefix (RFC 4193) whose bytes spell "Udp". A peer's
 /// address continues with 32 bits that stand for its source (a keyed hash of its outer IPv4 address or IPv6
-/// /64) and with the id. The server's own end has the number of the service there, and 0 for the id. The stack therefore counts the connections
-/// of a source as those of one network. An acknowledgement from another source than the SYN's belongs to no
-/// connection and matches no cookie.
+/// /64) and with the id. The server's own end has the number of the service there, and 0 for the id. The stack
+/// therefore counts the connections of a source as those of one network. An acknowledgement from another source
+/// than the SYN's belongs to no connection and matches no cookie.
 pub const PREFIX: [u16; 2] = [0xfd55, 0x6470];
 
 /// Lifetime of a challenge: it is accepted in the slot in which it was made and in the next.

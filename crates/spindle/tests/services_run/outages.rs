@@ -15,8 +15,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crate::program::{Running, wait_for};
-use crate::two_hosts::{have, within};
-use crate::udp::StopOnDrop;
+use crate::two_hosts::{StopOnDrop, have, within};
 use crate::uplinks::{
     Net, PORT, carries, downloads, fits, gateway, gateway_command, uplinks, works,
 };

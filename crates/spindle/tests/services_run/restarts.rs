@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::program::{Running, program, status_at, wait_for};
 use crate::service::{self as kernel, serve, transfer};
-use crate::two_hosts::{Hosts, copy_program, have, on_path, run, within};
-use crate::udp::{StopOnDrop, echo, exchange, free, join, metric, scrape, start, works};
+use crate::two_hosts::{Hosts, StopOnDrop, copy_program, have, on_path, run, within};
+use crate::udp::{echo, exchange, free, join, metric, scrape, start, works};
 
 /// Bytes of a piece of a download.
 const PIECE: usize = 10_000;

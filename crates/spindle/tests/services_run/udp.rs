@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::certificates::{Authority, NAME};
 use crate::program::{Running, program, wait_for};
-use crate::two_hosts::have;
+use crate::two_hosts::{StopOnDrop, have};
 
 /// Only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -253,14 +253,6 @@ pub(crate) fn scrape(at: SocketAddr) -> String {
         "{text}"
     );
     text
-}
-
-pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

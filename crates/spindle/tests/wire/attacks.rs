@@ -13,7 +13,7 @@ use tun_rs::SyncDevice;
 use crate::link::device;
 use crate::service::{connect, serve};
 use crate::spindle::{Running, program};
-use crate::two_hosts::{Hosts, on_path, run, within};
+use crate::two_hosts::{Hosts, StopOnDrop, on_path, run, within};
 
 /// `--max-memory` of the gateways.
 const MAX_MEMORY: u64 = 200_000_000;
@@ -188,15 +188,6 @@ struct Others {
     refused: u32,
 }
 
-/// Tells the clients to end when it is dropped.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Fetches from `to` for as long as `attack` runs.
 fn others(hosts: &Hosts, from: IpAddr, to: SocketAddr, attack: impl FnOnce()) -> Others {
     let over = AtomicBool::new(false);
@@ -224,7 +215,7 @@ fn others(hosts: &Hosts, from: IpAddr, to: SocketAddr, attack: impl FnOnce()) ->
             });
         });
         // A failure in `attack` ends the clients, too.
-        let stopping = Over(&over);
+        let stopping = StopOnDrop(&over);
         attack();
         drop(stopping);
         clients.join().expect("the other clients");

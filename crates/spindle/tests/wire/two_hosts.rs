@@ -9,6 +9,7 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The gateway's addresses, routed to its device.
@@ -96,6 +97,15 @@ pub(crate) fn run(line: &str) -> String {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{line}: {said}");
     String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// Tells the threads that look at a flag to end, also if the test fails before it does.
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A network namespace, held by a sleeping child.
