@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
-use spindle_experiment::claims::{Kind, Outcome, Verdict};
+use spindle_experiment::claims::{Kind, Outcome, PointValues, TransportValue, Verdict};
 use spindle_units::Instant;
 
 use spindle_experiment::flow_trace::{FlowEvent, FlowEventKind, FlowTrace};
@@ -303,6 +303,20 @@ fn hostile_names_are_escaped() {
         measured: String::new(),
         verdict: Verdict::NotCheckable,
         why: HOSTILE.into(),
+        points: vec![PointValues {
+            point: HOSTILE.into(),
+            metric: HOSTILE.into(),
+            unit: "us",
+            runs: 2,
+            values: vec![TransportValue {
+                transport: HOSTILE.into(),
+                value: 1.0,
+                ci95: Some([0.5, 2.0]),
+                text: HOSTILE.into(),
+                interval: Some(HOSTILE.into()),
+            }],
+            comparisons: vec![Verdict::Tied],
+        }],
     });
     let row = ArenaRow {
         transport: HOSTILE.into(),

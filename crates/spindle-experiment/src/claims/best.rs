@@ -86,7 +86,8 @@ impl Judge<'_> {
             for (point, metric) in self.places(test) {
                 let d = self.distance(point, name, test, metric)?;
                 let text = describe(point, name, metric, &d);
-                list.push(Finding::new(Claimed::Below(test.within), &d, text));
+                let finding = Finding::new(Claimed::Below(test.within), &d, text);
+                list.push(finding.at(point, metric));
             }
         }
         Ok(list)
@@ -101,6 +102,7 @@ impl Judge<'_> {
                 let d = self.distance(point, name, test, metric)?;
                 let text = describe(point, name, metric, &d);
                 let finding = Finding::new(Claimed::Above(test.within), &d, text);
+                let finding = finding.at(point, metric);
                 places.push((d.interval().low, finding));
             }
             let farthest = most_clearly(places);
@@ -201,6 +203,7 @@ mod tests {
                 verdict,
                 chance,
                 text,
+                place: None,
             };
             (low, finding)
         };

@@ -47,7 +47,7 @@ impl Test for Bound {
                 judge.with_interval(&found),
                 units::percent((bound * 1e6).round() / 1e6)
             );
-            Ok(Finding::new(claimed, &found, text))
+            Ok(Finding::new(claimed, &found, text).at(point, judge.metric))
         };
         judge.points.iter().map(compare).collect()
     }

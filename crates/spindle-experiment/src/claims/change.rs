@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::judge::above;
-use super::{Claimed, Finding, Findings, Judge, Keys, ReadTest, Test};
+use super::{Claimed, Finding, Findings, Judge, Keys, PointView, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 use crate::units;
@@ -55,7 +55,8 @@ impl Test for Decrease {
                     percent(i.low),
                     percent(i.high)
                 );
-                list.push(Finding::new(Claimed::Change(low, high), &found, text));
+                let finding = Finding::new(Claimed::Change(low, high), &found, text);
+                list.push(finding.at(point, judge.metric));
             }
         }
         Ok(list)
@@ -92,7 +93,7 @@ impl Test for Increase {
     fn findings(&self, judge: &Judge<'_>) -> Findings {
         let (of, against) = (&self.of, &self.against);
         let (low, high) = self.between;
-        let compare = |point| {
+        let compare = |point: &PointView<'_>| {
             let (_, _, found) = judge.paired(point, of, against, above)?;
             let i = found.interval();
             let text = format!(
@@ -102,7 +103,8 @@ impl Test for Increase {
                 percent(i.low),
                 percent(i.high)
             );
-            Ok(Finding::new(Claimed::Change(low, high), &found, text))
+            let finding = Finding::new(Claimed::Change(low, high), &found, text);
+            Ok(finding.at(point, judge.metric))
         };
         judge.points.iter().map(compare).collect()
     }

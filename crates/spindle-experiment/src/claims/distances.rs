@@ -84,7 +84,7 @@ impl Test for Difference {
                     show(i.high)
                 );
                 let claimed = Claimed::Range(range.0, range.1);
-                Ok(Finding::new(claimed, &found, text))
+                Ok(Finding::new(claimed, &found, text).at(point, judge.metric))
             })
             .collect()
     }
@@ -133,7 +133,8 @@ impl Test for Ks {
                     percent(i.low),
                     percent(i.high)
                 );
-                Ok(Finding::new(Claimed::Below(below), &found, text))
+                let finding = Finding::new(Claimed::Below(below), &found, text);
+                Ok(finding.at(point, judge.metric))
             })
             .collect()
     }
@@ -204,7 +205,7 @@ impl Test for Gains {
                     percent(gain.1)
                 );
                 let claimed = Claimed::Range(share.0, share.1);
-                Ok(Finding::new(claimed, &found, text))
+                Ok(Finding::new(claimed, &found, text).at(point, judge.metric))
             })
             .collect()
     }

@@ -35,12 +35,15 @@ pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
             format!("{why} ({note})")
         };
     }
-    let measured = match findings {
-        Err(_) => "-".to_owned(),
-        Ok(_) => {
-            let of = |metric| Judge { metric, ..judge }.measured(&*claim.test);
-            let metrics = std::iter::once(claim.metric).chain(claim.test.also().iter().copied());
-            metrics.map(of).collect::<Vec<_>>().join("; ")
+    let also = claim.test.also().iter().copied();
+    let metrics = std::iter::once(claim.metric).chain(also);
+    let judges = metrics.map(|metric| Judge { metric, ..judge });
+    let (measured, values) = match &findings {
+        Err(_) => ("-".to_owned(), Vec::new()),
+        Ok(list) => {
+            let texts = judges.clone().map(|j| j.measured(&*claim.test));
+            let values = judges.flat_map(|j| j.at_points(&*claim.test, list));
+            (texts.collect::<Vec<_>>().join("; "), values.collect())
         }
     };
     Outcome {
@@ -51,6 +54,7 @@ pub fn evaluate(claim: &Claim, points: &[PointView<'_>]) -> Outcome {
         measured,
         verdict,
         why,
+        points: values,
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a comparison found: which values a claim allows, and how sure it is that the true value is or is not one
 //! of them.
 
+use crate::metrics::Metric;
 use crate::stats::{Estimate, Interval, wilson, wilson_p_value};
 
-use super::Verdict;
+use super::{PointView, Verdict};
 
 /// The values of a statistic that a claim allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,6 +131,8 @@ pub struct Finding {
     pub chance: f64,
     /// The place and the values, in one line.
     pub text: String,
+    /// The point of the sweep, by its label, and the metric. `None` if several points are compared.
+    pub place: Option<(String, Metric)>,
 }
 
 impl Finding {
@@ -144,6 +147,15 @@ impl Finding {
             verdict,
             chance,
             text,
+            place: None,
+        }
+    }
+
+    /// The comparison as one at that point, in that metric.
+    pub fn at(self, point: &PointView<'_>, metric: Metric) -> Self {
+        Self {
+            place: Some((point.label(), metric)),
+            ..self
         }
     }
 }
@@ -276,6 +288,7 @@ mod tests {
             verdict,
             chance,
             text: String::new(),
+            place: None,
         };
         let mut list = vec![of(Verdict::Holds, 1.0); holds];
         list.extend(vec![of(Verdict::Tied, 1.0); ties]);

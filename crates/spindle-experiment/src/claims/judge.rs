@@ -4,6 +4,7 @@ use crate::metrics::Metric;
 use crate::scenario::Scenario;
 use crate::stats::{Estimate, Pool};
 
+use super::values::names;
 use super::{Measured, Test};
 
 /// One point of a sweep as claims see it.
@@ -180,12 +181,7 @@ impl Judge<'_> {
 
     /// The range of the metric over the points, for each transport of a test, as text.
     pub(super) fn measured(&self, test: &dyn Test) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for name in test.transports() {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let names = names(test);
         let ranges: Vec<String> = names
             .iter()
             .filter_map(|name| self.range(name).map(|r| format!("{name} {r}")))

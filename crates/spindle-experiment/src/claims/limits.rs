@@ -49,7 +49,7 @@ impl Test for Limit {
                     Side::Above => Claimed::Above(limit),
                 };
                 let text = format!("{}: {name} {}", point.label(), judge.with_interval(&found));
-                list.push(Finding::new(claimed, &found, text));
+                list.push(Finding::new(claimed, &found, text).at(point, judge.metric));
             }
         }
         Ok(list)
@@ -95,7 +95,8 @@ impl Test for About {
                     judge.with_interval(&found),
                     judge.metric.show(self.value)
                 );
-                list.push(Finding::new(Claimed::Within(low, high), &found, text));
+                let finding = Finding::new(Claimed::Within(low, high), &found, text);
+                list.push(finding.at(point, judge.metric));
             }
         }
         Ok(list)

@@ -32,6 +32,7 @@ mod similar;
 mod test;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use bound::point_bound;
 pub use condition::Condition;
@@ -40,6 +41,7 @@ pub use finding::{Claimed, Finding, Measured};
 pub use judge::{Judge, PointView};
 pub use keys::Keys;
 pub use test::{Findings, ReadTest, Test};
+pub use values::{PointValues, TransportValue};
 
 use std::sync::Arc;
 
@@ -147,4 +149,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The reason for the verdict.
     pub why: String,
+    /// The values at each point, in the claim's metric and then in each other metric of its test. Empty if the claim
+    /// cannot be checked.
+    pub points: Vec<PointValues>,
 }

@@ -52,7 +52,7 @@ impl Test for Onset {
             for name in &self.of {
                 let found = judge.measure(judge.pool(point, name)?)?;
                 let text = format!("{}: {name} {}", point.label(), judge.with_interval(&found));
-                list.push(Finding::new(claimed, &found, text));
+                list.push(Finding::new(claimed, &found, text).at(point, judge.metric));
             }
         }
         match below && beyond {

@@ -87,7 +87,8 @@ fn order(judge: &Judge<'_>, groups: &[Vec<String>]) -> Findings {
             for (a, b) in pair[0].iter().flat_map(pairs) {
                 let (_, _, found) = judge.paired(point, a, b, |a, b| b - a)?;
                 let text = judge.two(point, a, b)?;
-                list.push(Finding::new(Claimed::Above(0.0), &found, text));
+                let finding = Finding::new(Claimed::Above(0.0), &found, text);
+                list.push(finding.at(point, judge.metric));
             }
         }
     }

@@ -170,6 +170,7 @@ impl Judge<'_> {
             verdict: if sure { Verdict::Holds } else { Verdict::Tied },
             chance: 1.0,
             text: String::new(),
+            place: None,
         };
         let no_turn = match turns && !inside {
             true => self.no_turn(places, turn, sign)?,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::judge::above;
-use super::{Claimed, Finding, Findings, Judge, Keys, ReadTest, Test};
+use super::{Claimed, Finding, Findings, Judge, Keys, PointView, ReadTest, Test};
 use crate::catalog::Catalog;
 use crate::document::ExperimentError;
 
@@ -34,10 +34,11 @@ impl Test for Similar {
 
     fn findings(&self, judge: &Judge<'_>) -> Findings {
         let (of, against, within) = (&self.of, &self.against, self.within);
-        let compare = |point| {
+        let compare = |point: &PointView<'_>| {
             let (_, _, found) = judge.paired(point, of, against, above)?;
             let text = judge.two(point, of, against)?;
-            Ok(Finding::new(Claimed::Within(-within, within), &found, text))
+            let finding = Finding::new(Claimed::Within(-within, within), &found, text);
+            Ok(finding.at(point, judge.metric))
         };
         judge.points.iter().map(compare).collect()
     }

@@ -489,6 +489,53 @@ fn over(claim: &str, tcp: [f64; 4], fuso: [f64; 4]) -> Outcome {
 }
 
 #[test]
+fn values_of_each_point_are_next_to_the_verdicts_there() {
+    let claim = "metric = \"fct.mean\"\ntest = \"order\"\norder = [[\"fuso\"], [\"tcp\"]]";
+    let o = check(claim, &[("fuso", 1000.0, 0.0), ("tcp", 1200.0, 0.0)]);
+    let labels: Vec<&str> = o.points.iter().map(|p| p.point.as_str()).collect();
+    assert_eq!(labels, ["loss 1%", "loss 2%"]);
+    for point in &o.points {
+        assert_eq!((point.metric.as_str(), point.unit), ("mean FCT", "us"));
+        assert_eq!(point.comparisons, [Verdict::Holds]);
+        let names: Vec<&str> = point.values.iter().map(|v| v.transport.as_str()).collect();
+        assert_eq!(names, ["fuso", "tcp"]);
+        for value in &point.values {
+            let [low, high] = value.ci95.unwrap();
+            assert!(low < value.value && value.value < high, "{value:?}");
+            let (number, unit) = value.text.split_once(' ').unwrap();
+            assert!((number.parse::<f64>().unwrap() - value.value / 1e3).abs() < 1e-3);
+            let (_, high) = value.interval.as_ref().unwrap().split_once(" to ").unwrap();
+            assert!(high.ends_with(unit), "{value:?}");
+        }
+    }
+}
+
+#[test]
+fn comparison_of_several_points_is_at_none_of_them() {
+    let claim = "test = \"between-points\"\nof = \"tcp\"\naxis = \"long\"\nlow = 0\nhigh = \"4\"";
+    let o = over(claim, [400.0, 1000.0, 200.0, 1000.0], [1e3; 4]);
+    assert_eq!(o.verdict, Verdict::Holds, "{}", o.why);
+    assert_eq!(o.points.len(), 4);
+    assert!(o.points.iter().all(|p| p.comparisons.is_empty()));
+}
+
+#[test]
+fn each_metric_of_a_claim_has_its_own_values_and_comparisons() {
+    let claim = "metric = \"fct.mean\"\ntest = \"near-best\"\nof = \"fuso\"\nagainst = \"tcp\"\n\
+                 within = \"10%\"\nalso = [\"timeout_fraction\"]\nwhere = \"loss = 1%\"";
+    let o = check(claim, &[("fuso", 1000.0, 0.4), ("tcp", 1030.0, 0.2)]);
+    let found = o
+        .points
+        .iter()
+        .map(|p| (p.metric.as_str(), &p.comparisons[..]));
+    let expected = [
+        ("mean FCT", &[Verdict::Holds][..]),
+        ("flows with a timeout", &[Verdict::Fails]),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn between_points_test_compares_a_transport_with_itself() {
     let same = [1e3; 4];
     let tcp = [400.0, 1000.0, 200.0, 1000.0];

@@ -332,6 +332,7 @@ mod tests {
             measured: String::new(),
             verdict: *verdict,
             why: String::new(),
+            points: Vec::new(),
         };
         let hash = |(id, hash, _): &(&str, &str, Verdict)| ((*id).to_owned(), (*hash).to_owned());
         Verdicts {

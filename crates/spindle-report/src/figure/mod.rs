@@ -169,7 +169,7 @@ fn section(page: &mut Page, f: &Figure) -> Markup {
                     @if let Some(oracle) = &f.oracle { (distance(page, f, oracle)) }
                 }
                 div {
-                    (cards(&f.claims))
+                    (cards(page, &f.claims))
                     @for note in &f.notes { p class="note" { (note) } }
                 }
             }
