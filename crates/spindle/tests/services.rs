@@ -262,6 +262,28 @@ const CONNECT: &[(&str, &[&str])] = &[
     ),
     ("+ --backup auto@x", &["--local"]),
     (
+        "+ --metered wwan0=10GB",
+        &["--metered", "wwan0=10GB", "wwan0=10GB/month"],
+    ),
+    (
+        "+ --metered wwan0=10GB/year",
+        &["--metered", "wwan0=10GB/year", "day or month"],
+    ),
+    ("+ --metered wwan0=much/day", &["--metered", "a size"]),
+    ("+ --metered 192.0.2.1=1GB/day", &["--metered", "a device"]),
+    (
+        "+ --metered wwan0=1GB/day --metered wwan0=2GB/day",
+        &["--metered", "each device once"],
+    ),
+    (
+        "+ --local system --metered wwan0=1GB/day",
+        &["--metered", "--local must not be system"],
+    ),
+    (
+        "--listen 127.0.0.1:1080 --socks5 --tun spin0 --local 198.51.100.7 --metered wwan0=1GB/day",
+        &["--metered needs --udp"],
+    ),
+    (
         "+ --local auto --subflows 2",
         &["--subflows", "single --local"],
     ),

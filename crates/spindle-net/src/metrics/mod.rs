@@ -8,6 +8,7 @@ mod collect;
 mod http;
 mod process;
 mod service;
+mod uplinks;
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, OnceLock};
@@ -26,6 +27,7 @@ pub use http::{Observed, serve};
 pub use service::OpenConnection;
 
 use crate::tls::{Expiry, Owner};
+use crate::uplinks::Uplinks;
 use crate::{NetError, Network};
 use service::{Labels, labels};
 
@@ -156,6 +158,7 @@ struct OwnMetrics {
     response: Histogram,
     expiry: Family<Whose, Gauge>,
     backends: OnceLock<BackendStates>,
+    uplinks: OnceLock<Uplinks>,
 }
 
 /// The metrics that a gateway or connect service counts itself. Cheap to clone.
@@ -180,6 +183,7 @@ impl Metrics {
                 response: Histogram::new(buckets),
                 expiry: Family::default(),
                 backends: OnceLock::new(),
+                uplinks: OnceLock::new(),
             }),
             service: None,
         };
@@ -263,6 +267,12 @@ impl Metrics {
         let _ = self.own.backends.set(BackendStates(Box::new(states)));
     }
 
+    /// Reports the states of these uplinks from now on. A second call has no effect.
+    pub fn uplinks(&self, uplinks: Uplinks) {
+        // The error is that there are some already.
+        let _ = self.own.uplinks.set(uplinks);
+    }
+
     /// Number of response times observed, and their sum in seconds.
     #[cfg(test)]
     pub(crate) fn responses(&self) -> (u64, f64) {
@@ -317,6 +327,10 @@ impl Metrics {
         registry.register_collector(Box::new(snapshot));
         if let Some(states) = own.backends.get() {
             registry.register_collector(Box::new(backends::States((states.0)())));
+        }
+        if let Some(followed) = own.uplinks.get() {
+            let (list, usage) = (followed.list(), followed.usage());
+            registry.register_collector(Box::new(uplinks::Uplinks { list, usage }));
         }
         registry.register(
             "ended",

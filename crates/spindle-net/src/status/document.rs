@@ -42,6 +42,9 @@ pub struct Status {
     /// The addresses of this host from which a connect service may reach its gateway, those in use first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uplinks: Vec<Uplink>,
+    /// How much of their allowances metered devices have used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metered: Vec<Metered>,
     /// The connections that a connect service has opened directly, if it may (`--fallback`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct: Option<Direct>,
@@ -106,6 +109,30 @@ impl From<&uplinks::Uplink> for Uplink {
             next_hop: u.next_hop.map(|a| a.to_string()),
             state: state.to_owned(),
             why,
+        }
+    }
+}
+
+/// The allowance of a metered device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metered {
+    /// The device, or the pattern of several.
+    pub device: String,
+    /// Bytes carried in this period.
+    pub used: u64,
+    /// Bytes that may be carried.
+    pub limit: u64,
+    /// "day" or "month".
+    pub period: String,
+}
+
+impl From<uplinks::Usage> for Metered {
+    fn from(u: uplinks::Usage) -> Self {
+        Self {
+            device: u.name,
+            used: u.used,
+            limit: u.limit,
+            period: u.period.to_string(),
         }
     }
 }

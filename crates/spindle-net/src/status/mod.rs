@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 pub use document::{
-    Connection, Direct, EndedSubflow, ServiceStatus, Status, Subflow, Totals, Uplink,
+    Connection, Direct, EndedSubflow, Metered, ServiceStatus, Status, Subflow, Totals, Uplink,
 };
 pub use name::Name;
 pub(crate) use name::{drained, private_listener};
@@ -77,8 +77,9 @@ impl Source {
         let mut connections = self.network.connections().await?;
         connections.sort_by_key(|c| c.id);
         let counters = self.network.counters().await?;
-        let uplinks = self.uplinks.as_ref().map(Uplinks::list);
-        let uplinks = uplinks.unwrap_or_default();
+        let followed = self.uplinks.as_ref();
+        let uplinks = followed.map(Uplinks::list).unwrap_or_default();
+        let usage = followed.map(Uplinks::usage).unwrap_or_default();
         let several = self.services.len() > 1;
         let described = |c: &ConnectionStatus| {
             let accepts = |s: &&ServiceHandle| c.listener.is_some_and(|l| s.accepts_at(l));
@@ -117,6 +118,7 @@ impl Source {
             totals: Totals::from(&counters),
             udp: counters.udp,
             uplinks: uplinks.iter().map(Uplink::from).collect(),
+            metered: usage.into_iter().map(Metered::from).collect(),
             direct: self.fallback.as_ref().map(|f| f.direct().into()),
             connections: connections.iter().map(described).collect(),
         })

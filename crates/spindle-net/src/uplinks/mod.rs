@@ -6,8 +6,10 @@
 //! leave lost ones at once.
 //!
 //! `event.rs` reads the kernel's messages, `table.rs` holds what is known, `selection.rs` decides, `socket.rs` has the
-//! sockets, and `watcher.rs` connects these parts. `resume.rs` detects that the host was suspended.
+//! sockets, and `watcher.rs` connects these parts. `resume.rs` detects that the host was suspended. `allowance.rs` counts
+//! what metered devices carry.
 
+mod allowance;
 mod event;
 mod resume;
 mod selection;
@@ -26,11 +28,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
+pub use allowance::{Allowance, Period, Usage, state_directory};
 pub use resume::{Clocks, SystemClocks};
 pub use selection::{DevicePattern, NamedAddress, Selection, Unused, Uplink, UplinkState};
 pub use watcher::Watching;
 
 use crate::udp;
+use allowance::Meter;
 use table::{GATEWAYS, Table};
 
 /// How long a connection waits for an uplink if there is none (our choice): an address change takes less.
@@ -49,6 +53,7 @@ struct Shared {
     selection: Selection,
     clocks: Box<dyn Clocks>,
     state: Mutex<State>,
+    meter: Mutex<Meter>,
     /// Counts how often the list was made.
     made: watch::Sender<u64>,
     /// The table must be read again.
@@ -58,6 +63,10 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,10 +97,15 @@ impl Uplinks {
             gateways,
             ..State::default()
         };
+        let meter = Meter::new(
+            selection.allowances.clone(),
+            selection.allowance_file.clone(),
+        );
         Self(Arc::new(Shared {
             selection,
             clocks: Box::new(clocks),
             state: Mutex::new(state),
+            meter: Mutex::new(meter),
             made: watch::Sender::new(0),
             refresh: Notify::new(),
         }))
@@ -100,6 +114,11 @@ impl Uplinks {
     /// The uplinks now, those that are used first.
     pub fn list(&self) -> Vec<Uplink> {
         self.0.lock().list.clone()
+    }
+
+    /// How much of each allowance is used.
+    pub fn usage(&self) -> Vec<Usage> {
+        self.0.meter().usage()
     }
 
     /// Pairs of a local address and one of the targets, in the order in which a connection should try them. Routes to the

@@ -4,9 +4,11 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use wildmatch::WildMatch;
 
+use super::allowance::Allowance;
 use super::event::{Address, Link, Route};
 use super::table::Table;
 
@@ -51,6 +53,10 @@ pub struct Selection {
     pub backup_addresses: Vec<IpAddr>,
     /// Devices that are never used, by their names: Spindle's own.
     pub without: Vec<String>,
+    /// Devices that may carry so many bytes. An uplink is not used once its device has carried them.
+    pub allowances: Vec<Allowance>,
+    /// The file in which their counts are stored. Without it they are lost when the program ends.
+    pub allowance_file: Option<PathBuf>,
 }
 
 /// Why an uplink is not used.
@@ -72,6 +78,8 @@ pub enum Unused {
     OtherAddress,
     /// Another device has the same address.
     SameAddress,
+    /// The device has carried as many bytes as its [`Allowance`](super::Allowance) has.
+    UsedUp,
 }
 
 impl fmt::Display for Unused {
@@ -85,6 +93,7 @@ impl fmt::Display for Unused {
             Self::NoRoute => "no route to the gateway through this device",
             Self::OtherAddress => "another address of the device is used",
             Self::SameAddress => "another device has the same address",
+            Self::UsedUp => "its allowance is used up",
         })
     }
 }
@@ -122,6 +131,21 @@ pub struct Uplink {
 }
 
 impl Uplink {
+    /// An uplink of that device, for tests.
+    #[cfg(test)]
+    pub(crate) fn example(device: &str, state: UplinkState) -> Self {
+        Self {
+            device: device.to_owned(),
+            addr: IpAddr::from([192, 0, 2, 1]),
+            carrier: true,
+            route: true,
+            next_hop: None,
+            state,
+            bound: true,
+            required: false,
+        }
+    }
+
     /// Whether connections use it, be it as a backup.
     pub fn is_up(&self) -> bool {
         !matches!(self.state, UplinkState::Down(_))
@@ -168,11 +192,15 @@ struct Candidate<'a> {
 impl Selection {
     /// The uplinks, those that are used first, in the order in which connections should try them: named addresses in
     /// their order, then by the metric of their routes; backups last.
-    pub(super) fn uplinks(&self, table: &Table) -> Vec<Uplink> {
+    /// Devices that are `used_up` are not used.
+    pub(super) fn uplinks(&self, table: &Table, used_up: impl Fn(&str) -> bool) -> Vec<Uplink> {
         let all = table.addresses();
         let mut list: Vec<Candidate<'_>> = all
             .filter_map(|(link, address)| self.candidate(table, link, address))
             .collect();
+        for candidate in list.iter_mut().filter(|c| used_up(&c.link.name)) {
+            candidate.unused = candidate.unused.or(Some(Unused::UsedUp));
+        }
         keep_best(table, &mut list);
         keep_one_device(&mut list);
         let mut uplinks: Vec<(_, Uplink)> = list

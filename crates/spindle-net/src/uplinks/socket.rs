@@ -1,5 +1,6 @@
 //! The netlink sockets: messages about changes, and dumps of the present state (rtnetlink(7)).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::AddressMessage;
-use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -134,15 +135,59 @@ fn attempt(gateways: &[IpAddr]) -> io::Result<Option<Table>> {
         route(AddressFamily::Inet6),
     ];
     for request in requests {
-        if !dump(&socket, request, &mut table)? {
+        let whole = dump(&socket, request, |message| {
+            if let Some(event) = Event::of(message) {
+                // The table is only filled here.
+                let _ = table.apply(event);
+            }
+        })?;
+        if !whole {
             return Ok(None);
         }
     }
     Ok(Some(table))
 }
 
-/// Adds the answer to one request to the table. Returns false if the state changed in the meantime.
-fn dump(socket: &Socket, request: RouteNetlinkMessage, table: &mut Table) -> io::Result<bool> {
+/// Reads how many bytes each device has received and sent since it was created. It blocks.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn read_counters() -> io::Result<BTreeMap<String, u64>> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
+    let mut counters = BTreeMap::new();
+    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    // A device that appears meanwhile is counted the next time.
+    dump(&socket, request, |message| {
+        let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) = message.payload
+        else {
+            return;
+        };
+        counters.extend(carried(link.attributes));
+    })?;
+    Ok(counters)
+}
+
+/// A device's name, and the bytes that it has received and sent.
+fn carried(attributes: Vec<LinkAttribute>) -> Option<(String, u64)> {
+    let (mut name, mut bytes) = (None, None);
+    for attribute in attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name = Some(text),
+            LinkAttribute::Stats64(s) => bytes = Some(s.rx_bytes.saturating_add(s.tx_bytes)),
+            _ => {}
+        }
+    }
+    Some((name?, bytes?))
+}
+
+/// Calls `f` with each message of the answer to one request. Returns false if the state changed in the meantime.
+fn dump(
+    socket: &Socket,
+    request: RouteNetlinkMessage,
+    mut f: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
+) -> io::Result<bool> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
     let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
@@ -164,12 +209,7 @@ fn dump(socket: &Socket, request: RouteNetlinkMessage, table: &mut Table) -> io:
             match &message.payload {
                 NetlinkPayload::Done(_) => done = true,
                 NetlinkPayload::Error(e) => failed = Some(e.to_io()),
-                _ => {
-                    if let Some(event) = Event::of(message) {
-                        // The table is only filled here.
-                        let _ = table.apply(event);
-                    }
-                }
+                _ => f(message),
             }
         });
         if let Some(error) = failed {
@@ -195,6 +235,18 @@ mod tests {
         ] {
             each(datagram, |m| assert!(Event::of(m).is_none()));
         }
+    }
+
+    #[test]
+    fn counters_of_this_host_grow_with_what_its_loopback_device_carries() {
+        let read = || read_counters().expect("netlink").get("lo").copied();
+        let before = read().expect("a loopback device");
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = receiver.local_addr().unwrap();
+        assert_eq!(socket.send_to(&[0; 5000], to).unwrap(), 5000);
+        // What a loopback device sends it receives as well.
+        assert!(read().unwrap() >= before + 2 * 5000);
     }
 
     #[test]

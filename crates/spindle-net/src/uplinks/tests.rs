@@ -59,6 +59,11 @@ fn direct(device: u32, network: &str, prefix: u8) -> Route {
     }
 }
 
+/// No allowance is used up.
+fn unmetered(_: &str) -> bool {
+    false
+}
+
 fn automatic() -> Selection {
     Selection {
         automatic: true,
@@ -109,7 +114,7 @@ fn used(list: &[Uplink]) -> Vec<&str> {
 #[test]
 fn devices_with_a_route_to_the_gateway_are_used_in_the_order_of_their_metrics() {
     for gateways in [&["192.0.2.1"][..], &[]] {
-        let list = automatic().uplinks(&table(gateways, laptop()));
+        let list = automatic().uplinks(&table(gateways, laptop()), unmetered);
         assert_eq!(
             states(&list),
             [
@@ -128,23 +133,23 @@ fn a_connected_network_that_covers_the_gateway_is_a_route_and_another_is_not() {
     events.push(Event::Link(link(5, "usb0")));
     events.push(Event::Address(address(5, "198.51.100.2")));
     events.push(Event::Routes(vec![direct(5, "198.51.100.0", 24)]));
-    let list = automatic().uplinks(&table(&["198.51.100.9"], events.clone()));
+    let list = automatic().uplinks(&table(&["198.51.100.9"], events.clone()), unmetered);
     assert_eq!(used(&list), ["usb0", "eth0", "wlan0"]);
-    let list = automatic().uplinks(&table(&["192.0.2.1"], events.clone()));
+    let list = automatic().uplinks(&table(&["192.0.2.1"], events.clone()), unmetered);
     let down = UplinkState::Down(Unused::NoRoute);
     assert_eq!(states(&list)[2], ("usb0", "198.51.100.2".to_owned(), down));
     // A gateway of the other family has no route here.
-    let list = automatic().uplinks(&table(&["2001:db8::1"], events));
+    let list = automatic().uplinks(&table(&["2001:db8::1"], events), unmetered);
     assert_eq!(used(&list), [""; 0]);
 }
 
 #[test]
 fn a_gateway_on_this_host_needs_no_uplink() {
     for gateway in ["127.0.0.1", "10.1.0.5"] {
-        let list = automatic().uplinks(&table(&[gateway], laptop()));
+        let list = automatic().uplinks(&table(&[gateway], laptop()), unmetered);
         assert_eq!(used(&list), [""; 0], "{gateway}");
     }
-    let list = automatic().uplinks(&table(&["127.0.0.1", "192.0.2.1"], laptop()));
+    let list = automatic().uplinks(&table(&["127.0.0.1", "192.0.2.1"], laptop()), unmetered);
     assert_eq!(used(&list), ["eth0", "wlan0"]);
 }
 
@@ -157,7 +162,7 @@ fn an_uplink_is_down_without_carrier_or_address_and_says_why() {
     let mut tentative = address(3, "10.1.0.5");
     tentative.ready = false;
     events.push(Event::Address(tentative));
-    let list = automatic().uplinks(&table(&["192.0.2.1"], events));
+    let list = automatic().uplinks(&table(&["192.0.2.1"], events), unmetered);
     assert_eq!(list[0].state, UplinkState::Down(Unused::NoCarrier));
     assert_eq!(list[1].state, UplinkState::Down(Unused::Tentative));
     assert!(list[0].route && !list[0].carrier);
@@ -184,7 +189,7 @@ fn the_temporary_ipv6_address_of_the_gateways_scope_is_preferred() {
         ]
     };
     let first = |gateway, old| {
-        let list = automatic().uplinks(&table(&[gateway], events(old)));
+        let list = automatic().uplinks(&table(&[gateway], events(old)), unmetered);
         assert_eq!(used(&list).len(), 1);
         assert_eq!(list.len(), 3, "no link-local address");
         list[0].addr.to_string()
@@ -192,6 +197,34 @@ fn the_temporary_ipv6_address_of_the_gateways_scope_is_preferred() {
     assert_eq!(first("2001:db8::1", false), "2001:db8:5::99");
     assert_eq!(first("2001:db8::1", true), "2001:db8:5::1");
     assert_eq!(first("fd00:7::1", false), "fd00::1");
+}
+
+#[test]
+fn device_whose_allowance_is_used_up_is_not_used_however_it_was_named() {
+    let table = table(&["192.0.2.1"], laptop());
+    let used_up = |device: &str| device == "eth0";
+    let named = Selection {
+        addresses: vec![NamedAddress {
+            addr: ip("10.0.0.5"),
+            device: None,
+        }],
+        devices: vec![DevicePattern::new("wlan*")],
+        ..Selection::default()
+    };
+    for selection in [automatic(), named] {
+        let list = selection.uplinks(&table, used_up);
+        assert_eq!(
+            states(&list),
+            [
+                ("wlan0", "10.1.0.5".to_owned(), UplinkState::Used),
+                (
+                    "eth0",
+                    "10.0.0.5".to_owned(),
+                    UplinkState::Down(Unused::UsedUp)
+                ),
+            ]
+        );
+    }
 }
 
 #[test]
@@ -203,13 +236,13 @@ fn named_devices_and_addresses_are_selected_and_backups_come_last() {
         devices: vec![DevicePattern::new("wl*")],
         ..Selection::default()
     };
-    assert_eq!(used(&wireless.uplinks(&table)), ["wlan0"]);
+    assert_eq!(used(&wireless.uplinks(&table, unmetered)), ["wlan0"]);
     let both = Selection {
         devices: vec![DevicePattern::new("eth?"), DevicePattern::new("wlan0")],
         backup_devices: vec![DevicePattern::new("eth*")],
         ..Selection::default()
     };
-    let list = both.uplinks(&table);
+    let list = both.uplinks(&table, unmetered);
     assert_eq!(used(&list), ["wlan0", "eth0", "eth0"], "all its addresses");
     assert!(list[1..].iter().all(|u| u.state == UplinkState::Backup));
     let named = |addr, device: Option<&str>| NamedAddress {
@@ -225,7 +258,7 @@ fn named_devices_and_addresses_are_selected_and_backups_come_last() {
         ],
         ..Selection::default()
     };
-    let list = named.uplinks(&table);
+    let list = named.uplinks(&table, unmetered);
     let shown: Vec<_> = list.iter().map(|u| (u.addr.to_string(), u.bound)).collect();
     assert_eq!(
         shown,
@@ -249,12 +282,12 @@ fn own_devices_are_never_used_and_an_address_only_on_one_device() {
         ..Selection::default()
     };
     let table = table(&["192.0.2.1"], events);
-    assert_eq!(used(&own.uplinks(&table)), ["wlan0"]);
+    assert_eq!(used(&own.uplinks(&table, unmetered)), ["wlan0"]);
     let all = Selection {
         devices: vec![DevicePattern::new("*")],
         ..Selection::default()
     };
-    let list = all.uplinks(&table);
+    let list = all.uplinks(&table, unmetered);
     let same = UplinkState::Down(Unused::SameAddress);
     assert!(list.iter().any(|u| u.device == "wlan0" && u.state == same));
 }
@@ -444,7 +477,7 @@ proptest! {
         }
         let mut kernel = Kernel::default();
         let mut table = kernel.dump();
-        let mut list = selection.uplinks(&table);
+        let mut list = selection.uplinks(&table, unmetered);
         for step in &steps {
             let mut stale = false;
             for event in kernel.change(step) {
@@ -453,8 +486,8 @@ proptest! {
             if stale {
                 table = kernel.dump();
             }
-            let fresh = selection.uplinks(&kernel.dump());
-            let next = selection.uplinks(&table);
+            let fresh = selection.uplinks(&kernel.dump(), unmetered);
+            let next = selection.uplinks(&table, unmetered);
             prop_assert_eq!(&next, &fresh);
             let applied = apply(list.clone(), changes(&list, &next));
             prop_assert_eq!(applied, apply(next.clone(), Vec::new()));

@@ -1,15 +1,17 @@
 //! The task that follows the kernel's messages and passes the used addresses to the data path.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::allowance::{Meter, Usage};
 use super::resume::SuspendDetector;
 use super::selection::{Change, Uplink, UplinkState, changes};
-use super::socket::{Changes, read};
+use super::socket::{Changes, read, read_counters};
 use super::{Shared, Uplinks};
 use crate::link::LocalPath;
 use crate::socket::Network;
@@ -20,12 +22,21 @@ const TICK: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(1);
 
 /// A running watcher. It ends when this is dropped.
-#[derive(Debug)]
-pub struct Watching(JoinHandle<()>);
+pub struct Watching {
+    task: JoinHandle<()>,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watching").field(&self.task).finish()
+    }
+}
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+        self.shared.meter().store();
     }
 }
 
@@ -34,7 +45,7 @@ impl Uplinks {
     ///
     /// # Errors
     /// The system's error if there is no netlink, as in some sandboxes. The uplinks are then not followed: the addresses
-    /// that were named are used, or those that the system chooses.
+    /// that were named are used, or those that the system chooses, and allowances have no effect.
     pub async fn start(&self, network: &Network) -> io::Result<Watching> {
         let begun = self.begin(network).await;
         let watcher = begun.inspect_err(|_| {
@@ -50,7 +61,9 @@ impl Uplinks {
         if !self.list().iter().any(Uplink::is_up) && !self.leads_here() {
             tracing::warn!("no uplink at present; it is used once there is one");
         }
-        Ok(Watching(tokio::spawn(watcher.run())))
+        let shared = watcher.shared.clone();
+        let task = tokio::spawn(watcher.run());
+        Ok(Watching { task, shared })
     }
 
     async fn begin(&self, network: &Network) -> io::Result<Watcher> {
@@ -62,6 +75,7 @@ impl Uplinks {
             stale: false,
         };
         watcher.read().await?;
+        watcher.meter().await?;
         watcher.shared.lock().followed = true;
         Ok(watcher)
     }
@@ -86,6 +100,12 @@ impl Watcher {
                 events = self.changes.next() => self.on_changes(events).await,
                 () = shared.refresh.notified() => self.stale = true,
                 _ = tick.tick() => {
+                    match self.meter().await {
+                        Ok(true) => self.publish(),
+                        Ok(false) => {}
+                        // It is counted by the next tick that succeeds.
+                        Err(error) => tracing::debug!(%error, "cannot read the counters of devices"),
+                    }
                     if let Some(time) = detector.check(shared.clocks.as_ref()) {
                         tracing::info!(seconds = time.as_secs(), "resumed after a suspend; all paths are probed");
                         self.stale = true;
@@ -126,6 +146,29 @@ impl Watcher {
         }
     }
 
+    /// Counts what metered devices have carried. Returns whether an allowance is now used up, or renewed.
+    async fn meter(&self) -> io::Result<bool> {
+        if !self.shared.meter().counts() {
+            return Ok(false);
+        }
+        let shared = self.shared.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let counters = read_counters()?;
+            let mut meter = shared.meter();
+            let used_up =
+                |meter: &Meter| meter.usage().iter().map(Usage::is_up).collect::<Vec<_>>();
+            let before = used_up(&meter);
+            meter.count(SystemTime::now(), &counters);
+            let changed = before != used_up(&meter);
+            match changed {
+                true => meter.store(),
+                false => meter.store_at_times(),
+            }
+            Ok(changed)
+        });
+        reading.await.map_err(io::Error::other)?
+    }
+
     /// Reads the table again if it may be out of date.
     async fn refresh(&mut self) {
         while std::mem::take(&mut self.stale) {
@@ -151,7 +194,8 @@ impl Watcher {
     /// Makes the list from the table. If it has changed, logs the changes and informs the data path.
     fn publish(&self) {
         let mut state = self.shared.lock();
-        let list = self.shared.selection.uplinks(&state.table);
+        let used_up = |device: &str| self.shared.meter().is_used_up(device);
+        let list = self.shared.selection.uplinks(&state.table, used_up);
         let before = std::mem::replace(&mut state.list, list.clone());
         drop(state);
         for change in changes(&before, &list) {

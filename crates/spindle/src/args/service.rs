@@ -354,6 +354,15 @@ pub(crate) struct Connect {
     /// flag B); may be repeated
     #[arg(long, value_name = "IP|DEVICE")]
     pub(crate) backup: Vec<String>,
+    /// Over --udp: how much a device, or the devices of a pattern together, may carry in each day or month of UTC, such as
+    /// 10GB/month, as the kernel counts for all programs and both directions. Then its subflows are closed until the next
+    /// one. With --backup as well it is only used when no other is left; may be repeated
+    #[arg(long, value_name = "DEVICE=SIZE/PERIOD")]
+    pub(crate) metered: Vec<String>,
+    /// Directory of the counts of --metered, which go on after a restart [default: $STATE_DIRECTORY, /var/lib/spindle for
+    /// root, or spindle in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
     /// Over --udp: the pause after which a subflow sends a datagram, so that NATs keep its mapping: a time, auto
     /// (learnt, from 20 s on), or off
     #[arg(long, value_name = "TIME", default_value = "auto")]

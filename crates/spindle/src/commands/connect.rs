@@ -10,6 +10,7 @@ use spindle_experiment::registry::Registry;
 use spindle_mptcp::Config;
 use spindle_mptcp::path_manager::{FullMesh, PathManager, Ports};
 use spindle_net::connect::{Connect, ConnectOptions, Destination};
+use spindle_net::metrics::Metrics;
 use spindle_net::takeover::Offered;
 use spindle_net::tls::{Certificates, ClientTls};
 use spindle_net::udp::UdpClient;
@@ -153,11 +154,14 @@ impl Connecting {
             Some(tun) => Ok(Wire::tun(&paths.setup(tun))?),
             None => Ok(Wire::plain(UdpClient::new(paths.link())?)),
         };
-        let start = async |network: Network, counted| {
+        let start = async |network: Network, counted: Metrics| {
             if let Some(bundle) = bundle {
                 bundle.warn();
             }
-            let watching = paths.follow(&network).await;
+            let watching = paths.follow(&network).await?;
+            if let Some(uplinks) = &paths.uplinks {
+                counted.uplinks(uplinks.clone());
+            }
             let via = self.via.iter().flat_map(Targets::iter);
             for unknown in via.filter(|v| !resolves(v)) {
                 tracing::warn!(via = %unknown, "--via does not resolve at present; it is looked up for each connection");

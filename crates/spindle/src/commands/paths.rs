@@ -1,4 +1,4 @@
-//! The paths of `spindle connect`: `--local` and `--backup`.
+//! The paths of `spindle connect`: `--local`, `--backup` and `--metered`.
 
 use std::net::IpAddr;
 
@@ -6,8 +6,11 @@ use spindle_net::connect::Sources;
 use spindle_net::setup::{SetupOptions, SourceRoute};
 use spindle_net::tun::TunOptions;
 use spindle_net::udp::{NatKeepalive, UdpClientOptions};
-use spindle_net::uplinks::{DevicePattern, NamedAddress, Selection, Uplinks, Watching};
+use spindle_net::uplinks::{
+    Allowance, DevicePattern, NamedAddress, Period, Selection, Uplinks, Watching, state_directory,
+};
 use spindle_net::{Network, Target, Targets};
+use spindle_units::Bytes;
 
 use super::service::{address, bad, is_ours};
 use crate::args::service::Connect as Args;
@@ -101,6 +104,7 @@ impl Paths {
         };
         selection.addresses = list.iter().map(named).collect();
         let backup = backups(args, &list, &mut selection)?;
+        metered(args, system, &mut selection)?;
         let address = |t: &Target| match t {
             Target::Address(addr) => Some(addr.ip()),
             Target::Name(..) => None,
@@ -119,6 +123,9 @@ impl Paths {
     }
 
     fn over_tun(args: &Args, via: Option<&Targets>) -> Result<Self, Failure> {
+        if !args.metered.is_empty() {
+            return Err(Failure::setting("metered", " needs --udp"));
+        }
         let mut list = Vec::new();
         for text in &args.local {
             let path = Path::parse(text)?;
@@ -179,12 +186,22 @@ impl Paths {
     }
 
     /// Follows the uplinks, as long as the result lives.
-    pub(super) async fn follow(&self, network: &Network) -> Option<Watching> {
-        match self.uplinks.as_ref()?.start(network).await {
-            Ok(watching) => Some(watching),
+    ///
+    /// # Errors
+    /// They cannot be followed, and some are metered.
+    pub(super) async fn follow(&self, network: &Network) -> Result<Option<Watching>, Failure> {
+        let Some(uplinks) = &self.uplinks else {
+            return Ok(None);
+        };
+        match uplinks.start(network).await {
+            Ok(watching) => Ok(Some(watching)),
+            Err(error) if !uplinks.usage().is_empty() => {
+                let text = format!(": cannot count without netlink ({error}); allow AF_NETLINK");
+                Err(Failure::setting("metered", text))
+            }
             Err(error) => {
                 tracing::warn!(%error, "cannot follow the uplinks without netlink; allow AF_NETLINK, or give --local system");
-                None
+                Ok(None)
             }
         }
     }
@@ -260,6 +277,59 @@ fn backups(args: &Args, list: &[Path], selection: &mut Selection) -> Result<Vec<
         found.extend(matching);
     }
     Ok(found)
+}
+
+/// Reads `--metered` into the selection.
+fn metered(args: &Args, system: bool, selection: &mut Selection) -> Result<(), Failure> {
+    if args.metered.is_empty() {
+        return Ok(());
+    }
+    if system {
+        let text = " needs uplinks that are followed, so --local must not be system, and the transport not have one subflow only";
+        return Err(Failure::setting("metered", text));
+    }
+    for text in &args.metered {
+        let allowance = allowance(text)?;
+        if selection
+            .allowances
+            .iter()
+            .any(|a| a.name == allowance.name)
+        {
+            return Err(bad("metered", text, "each device once"));
+        }
+        selection.allowances.push(allowance);
+    }
+    let directory = args.state.clone().or_else(state_directory);
+    selection.allowance_file = directory.map(|d| d.join("metered.json"));
+    if selection.allowance_file.is_none() {
+        tracing::warn!(
+            "--metered counts from zero after a restart; give --state, a directory for the counts"
+        );
+    }
+    Ok(())
+}
+
+/// Reads `DEVICE=SIZE/PERIOD`.
+fn allowance(text: &str) -> Result<Allowance, Failure> {
+    let want = "a device, a size and day or month, such as wwan0=10GB/month";
+    let wrong = || bad("metered", text, want);
+    let (device, amount) = text.split_once('=').ok_or_else(wrong)?;
+    let (size, period) = amount.split_once('/').ok_or_else(wrong)?;
+    let Local::Devices(devices) = Local::parse_for("metered", device)? else {
+        return Err(wrong());
+    };
+    let limit: Bytes = size.parse().map_err(|_| wrong())?;
+    let period = match period {
+        "day" => Period::Day,
+        "month" => Period::Month,
+        _ => return Err(wrong()),
+    };
+    Ok(Allowance {
+        name: device.to_owned(),
+        devices,
+        limit: limit.0,
+        period,
+    })
 }
 
 impl Local {

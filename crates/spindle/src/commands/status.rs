@@ -163,6 +163,14 @@ fn table(s: &Status, rates: &Rates) -> String {
     }
     services(&mut text, &s.services);
     uplinks(&mut text, &s.uplinks);
+    for m in &s.metered {
+        let share = 100.0 * m.used as f64 / m.limit.max(1) as f64;
+        let _ = writeln!(
+            text,
+            "metered {}: {} of {} B in this {} ({share:.0} %)",
+            m.device, m.used, m.limit, m.period
+        );
+    }
     if let Some(direct) = &s.direct {
         let _ = writeln!(
             text,
@@ -346,6 +354,7 @@ mod tests {
             totals: Default::default(),
             udp: None,
             uplinks: Vec::new(),
+            metered: Vec::new(),
             direct: None,
             connections: vec![Connection {
                 service: None,

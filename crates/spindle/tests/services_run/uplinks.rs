@@ -276,3 +276,46 @@ fn backups_and_devices_are_selected_by_patterns() {
         });
     });
 }
+
+#[test]
+fn metered_device_is_left_once_its_allowance_is_used_up_and_the_count_goes_on_after_a_restart() {
+    let test = "uplinks::metered_device_is_left_once_its_allowance_is_used_up_and_the_count_goes_on_after_a_restart";
+    if !["tc", "nft"].iter().all(|p| have(test, p)) {
+        return;
+    }
+    within(test, 60, |_| {
+        let net = Net::new(RATE);
+        let _gateway = gateway(downloads());
+        net.up(1, 2);
+        net.up(2, 2);
+        let state = tempfile::tempdir().expect("a directory");
+        let flags = format!(
+            "--via 192.0.2.1:4430 --metered u1=1MB/month --state {}",
+            state.path().display()
+        );
+        let both = ["u1 10.3.1.2 used", "u2 10.3.2.2 used"];
+        let left = ["u1 10.3.1.2 down", "u2 10.3.2.2 used"];
+        let connect = net.connect(&flags);
+        assert_eq!(uplinks(&connect), both, "{}", connect.log());
+        net.client.at(|| {
+            let got = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                let running = scope.spawn(|| download(LEN, &got));
+                wait_for("the uplink is left", || uplinks(&connect) == left);
+                let longest = running.join().expect("the download");
+                assert!(longest < LONGEST_STALL, "{longest:?}: {}", connect.log());
+            });
+        });
+        let metered = connect.status()["metered"][0].clone();
+        assert_eq!(metered["device"], "u1");
+        assert!(metered["used"].as_u64() >= Some(1_000_000), "{metered}");
+        drop(connect);
+
+        let connect = net.connect(&flags);
+        assert_eq!(uplinks(&connect), left, "{}", connect.log());
+        drop(connect);
+        // A larger allowance has room again.
+        let connect = net.connect(&flags.replace("1MB", "1GB"));
+        assert_eq!(uplinks(&connect), both, "{}", connect.log());
+    });
+}
