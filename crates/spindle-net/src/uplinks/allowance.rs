@@ -111,13 +111,15 @@ impl Meter {
     /// Counters that go on from those of the file. A file that cannot be read counts as none, with a warning.
     pub(super) fn new(allowances: Vec<Allowance>, file: Option<PathBuf>) -> Self {
         let stored = file.as_deref().map(load);
-        let records = stored.transpose().unwrap_or_else(|error| {
+        let stored = stored.transpose().unwrap_or_else(|error| {
             tracing::warn!(%error, "the bytes of metered devices are counted from zero");
             None
         });
+        let mut records = stored.unwrap_or_default();
+        records.retain(|name, _| allowances.iter().any(|a| a.name == *name));
         Self {
             allowances,
-            records: records.unwrap_or_default(),
+            records,
             file,
             begun: false,
             changed: false,
@@ -193,7 +195,10 @@ impl Meter {
             return;
         };
         self.stored = Some(Instant::now());
-        match save(file, &self.records) {
+        // Another program may count other devices in the same file.
+        let mut all = load(file).unwrap_or_default();
+        all.extend(self.records.clone());
+        match save(file, &all) {
             Ok(()) => self.changed = false,
             Err(error) => {
                 let file = file.display();
@@ -353,6 +358,21 @@ mod tests {
         let mut meter = start();
         meter.count(at(NOON + 99), &counters(&[("eth0", 50)]));
         assert_eq!(used(&meter), 350);
+    }
+
+    #[test]
+    fn two_programs_count_different_devices_in_one_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("metered.json");
+        let start = |name| Meter::new(vec![monthly(name, 10_000)], Some(file.clone()));
+        let (mut one, mut other) = (start("eth0"), start("eth1"));
+        for bytes in [100, 300] {
+            one.count(at(NOON), &counters(&[("eth0", bytes)]));
+            other.count(at(NOON), &counters(&[("eth1", 2 * bytes)]));
+            one.store();
+            other.store();
+        }
+        assert_eq!((used(&start("eth0")), used(&start("eth1"))), (200, 400));
     }
 
     #[test]
