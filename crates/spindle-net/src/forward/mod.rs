@@ -11,7 +11,7 @@ mod public;
 mod rules;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -32,10 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a gateway may take to answer. A forwarder takes 30 s at most to connect.
 const ANSWER: Duration = Duration::from_secs(45);
 
-/// Connects clients of a gateway to the targets that they name, within rules. Cheap to clone.
+/// Connects clients of a gateway to the targets that they name, within rules. All clones share the rules.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
-    rules: Arc<Rules>,
+    rules: Arc<RwLock<Arc<Rules>>>,
     lookups: Lookups,
 }
 
@@ -54,14 +54,20 @@ impl Forwarder {
     /// A forwarder to the targets that the rules allow.
     pub fn new(rules: Rules) -> Self {
         Self {
-            rules: Arc::new(rules),
+            rules: Arc::new(RwLock::new(Arc::new(rules))),
             lookups: Lookups::default(),
         }
     }
 
     /// The rules.
-    pub fn rules(&self) -> &Rules {
-        &self.rules
+    pub fn rules(&self) -> Arc<Rules> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.clone()
+    }
+
+    /// Applies these rules to requests from now on. Open connections stay.
+    pub fn replace(&self, rules: Rules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
     /// Reads a client's request, connects to its target and answers. A client whose request is refused receives the
@@ -92,7 +98,7 @@ impl Forwarder {
         let deadline = Instant::now() + PATIENCE;
         let received = head::receive(inside.stream(), Some(&mut held), deadline).await?;
         let target = Request::parse(received.head())?.target;
-        let mut service = dial::dial(&self.rules, &self.lookups, &target).await?;
+        let mut service = dial::dial(&self.rules(), &self.lookups, &target).await?;
         answer::open(inside.stream())
             .await
             .map_err(ForwardError::Client)?;

@@ -9,6 +9,7 @@ use spindle_mptcp::ListenerId;
 use super::Backend;
 use crate::backends::Backends;
 use crate::error::NetError;
+use crate::forward::Forwarder;
 use crate::metrics::{Metrics, Refused};
 use crate::networks::Networks;
 use crate::socket::{Admission, Network, TcpListener};
@@ -136,6 +137,14 @@ impl ServiceHandle {
     /// Its back ends, unless clients name their targets.
     pub fn backends(&self) -> Option<&Backends> {
         self.0.service.backends()
+    }
+
+    /// The rules by which clients name their targets, unless it has back ends.
+    pub fn forwarder(&self) -> Option<&Forwarder> {
+        match &self.0.service.to {
+            Backend::Service(_) => None,
+            Backend::Forward(forwarder) => Some(forwarder),
+        }
     }
 
     /// Where its connections go, in words.

@@ -42,6 +42,11 @@ pub(super) fn backend(args: &Asked) -> Result<Backend, Failure> {
                     leave it out";
         return Err(Failure::setting("proxy-protocol", text));
     }
+    Ok(Backend::Forward(Forwarder::new(rules(args)?)))
+}
+
+/// The rules of `--forward`.
+pub(super) fn rules(args: &Asked) -> Result<Rules, Failure> {
     let rule = |text: &String| {
         text.parse::<Rule>().map_err(|e| {
             Failure::Setting(Setting {
@@ -56,7 +61,7 @@ pub(super) fn backend(args: &Asked) -> Result<Backend, Failure> {
         .iter()
         .map(rule)
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(Backend::Forward(Forwarder::new(Rules::from(rules))))
+    Ok(Rules::from(rules))
 }
 
 /// The back ends of a gateway's service: for a name, each of its addresses.

@@ -145,7 +145,7 @@ fn services_have_own_back_ends_and_networks_and_a_reload_changes_both() {
     wait_for("the mistake", || {
         let log = gateway.log();
         let found = "gateway.toml:11: allow: found \"127.0.0.1/8\"";
-        log.contains("back ends and networks stay as they were") && log.contains(found)
+        log.contains("back ends, rules and networks stay as they were") && log.contains(found)
     });
     assert_eq!((letter(web_1), letter(mail_1)), (None, Some(b'c')));
 
@@ -161,6 +161,53 @@ fn services_have_own_back_ends_and_networks_and_a_reload_changes_both() {
     });
     assert_eq!((letter(web_1), letter(web_2)), (Some(b'b'), None));
     assert_eq!((letter(mail_1), letter(mail_2)), (Some(b'c'), Some(b'c')));
+}
+
+#[test]
+fn reload_applies_other_rules_to_new_connections_and_keeps_the_rules_if_one_is_wrong() {
+    let (place, outer, local) = (Place::new(), free(), free());
+    let [a, b] = [b'a', b'b'].map(back_end);
+    let write = |rules: &str| {
+        place.write(&format!(
+            "udp = true\nlisten = \"{outer}\"\nforward = {rules}\n"
+        ));
+    };
+    write(&format!("[\"{a}\"]"));
+    let gateway = place.gateway(&[]);
+    let flags = format!("--listen {local} --via {outer} --http-connect");
+    let _connect = start("connect", &flags);
+    let tunnel = |to: SocketAddr| {
+        let mut stream = join(local);
+        let request = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("room");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).expect("an answer");
+        let allowed = &status == b"HTTP/1.1 200";
+        // The rest of the head, and the letter of the target.
+        while allowed && !status.ends_with(b"\r\n\r\n") {
+            status.rotate_left(1);
+            stream.read_exact(&mut status[11..]).expect("the head");
+        }
+        let mut letter = [0];
+        (allowed && stream.read_exact(&mut letter).is_ok()).then_some((letter[0], stream))
+    };
+    let letter = |to| tunnel(to).map(|(letter, _)| letter);
+    let (_, mut open) = tunnel(a).expect("allowed");
+    assert_eq!((letter(a), letter(b)), (Some(b'a'), None));
+
+    write(&format!("[\"{b}\"]"));
+    gateway.signal("HUP");
+    wait_for("the reload", || gateway.log().contains("rules read again"));
+    assert_eq!((letter(a), letter(b)), (None, Some(b'b')));
+    assert!(talks(&mut open), "an open connection stays");
+
+    write("[\"nowhere\"]");
+    gateway.signal("HUP");
+    wait_for("the mistake", || {
+        let log = gateway.log();
+        log.contains("rules stay as they were") && log.contains("gateway.toml:3: forward")
+    });
+    assert_eq!((letter(a), letter(b)), (None, Some(b'b')));
 }
 
 #[test]

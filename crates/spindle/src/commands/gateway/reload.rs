@@ -1,15 +1,16 @@
-//! SIGHUP: the back ends and the networks of a running gateway's services are read again.
+//! SIGHUP: the back ends or rules, and the networks, of a running gateway's services are read again.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Parser;
+use spindle_net::backends::Backends;
 use spindle_net::gateway::ServiceHandle;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::super::proxy::backends;
+use super::super::proxy::{backends, rules};
 use super::services::Named;
 use crate::args::{Args, Command};
 use crate::failure::Failure;
@@ -33,10 +34,10 @@ impl ServiceReader {
                 match spawn_blocking(read_again).await {
                     Ok(Ok(read)) => apply(&services, read).await,
                     Ok(Err(failure)) => {
-                        tracing::error!(error = %failure.line(), "back ends and networks stay as they were");
+                        tracing::error!(error = %failure.line(), "back ends, rules and networks stay as they were");
                     }
                     Err(error) => {
-                        tracing::error!(%error, "back ends and networks stay as they were");
+                        tracing::error!(%error, "back ends, rules and networks stay as they were");
                     }
                 }
             }
@@ -163,25 +164,43 @@ async fn apply(services: &[ServiceHandle], read: Read) {
     let mut file: Vec<_> = file.into_iter().map(Some).collect();
     for (service, found) in services.iter().zip(found) {
         if let Some(named) = found.and_then(|at| file[at].take()) {
-            replace_backends(service, named, settings.clone()).await;
+            replace_destination(service, named, settings.clone()).await;
         }
     }
 }
 
-/// Looks up the back ends of a service again.
-async fn replace_backends(service: &ServiceHandle, named: Named, settings: Arc<Option<Settings>>) {
+/// Applies the rules of a service, or looks up its back ends again.
+async fn replace_destination(
+    service: &ServiceHandle,
+    named: Named,
+    settings: Arc<Option<Settings>>,
+) {
     let name = service.name();
+    let place = |f| placed((*settings).as_ref(), named.asked.place(f));
     let forwards = !named.asked.forward.is_empty();
-    let Some(running) = service.backends().filter(|_| !forwards) else {
-        if service.backends().is_some() != forwards {
-            return;
+    match (service.forwarder(), service.backends()) {
+        (Some(running), _) if forwards => match rules(&named.asked).map_err(place) {
+            Ok(rules) => {
+                running.replace(rules);
+                tracing::info!(service = name, rules = %running.rules(), "rules read again");
+            }
+            Err(failure) => {
+                tracing::error!(service = name, error = %failure.line(), "rules stay as they were");
+            }
+        },
+        (None, Some(running)) if !forwards => {
+            replace_backends(running, named, settings).await;
         }
-        tracing::warn!(
+        _ => tracing::warn!(
             service = name,
             "the file has to in place of forward, or the reverse; a restart (SIGUSR2) is needed"
-        );
-        return;
-    };
+        ),
+    }
+}
+
+/// Looks up back ends again.
+async fn replace_backends(running: &Backends, named: Named, settings: Arc<Option<Settings>>) {
+    let name = named.name.clone();
     let again = move || {
         let place = |f| placed((*settings).as_ref(), named.asked.place(f));
         backends(&named.asked).map_err(place)
@@ -189,13 +208,13 @@ async fn replace_backends(service: &ServiceHandle, named: Named, settings: Arc<O
     match spawn_blocking(again).await {
         Ok(Ok(list)) => {
             running.replace(list);
-            tracing::info!(service = name, backends = %running, "back ends read again");
+            tracing::info!(service = %name, backends = %running, "back ends read again");
         }
         Ok(Err(failure)) => {
-            tracing::error!(service = name, error = %failure.line(), "back ends stay as they were");
+            tracing::error!(service = %name, error = %failure.line(), "back ends stay as they were");
         }
         Err(error) => {
-            tracing::error!(service = name, %error, "back ends stay as they were");
+            tracing::error!(service = %name, %error, "back ends stay as they were");
         }
     }
 }
