@@ -37,7 +37,7 @@ def binary() -> Path:
 
 
 def _built() -> Path:
-    cargo = ["cargo", "build", "--release", "-p", "spindle", "--message-format=json"]
+    cargo = ["cargo", "build", "--release", "-p", "spindle-cli", "--message-format=json"]
     out = subprocess.run(cargo, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     programs = (json.loads(line).get("executable") for line in out.splitlines())
     return next(Path(p) for p in programs if p and Path(p).stem == "spindle")
