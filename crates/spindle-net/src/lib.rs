@@ -113,6 +113,7 @@ pub mod socks;
 pub mod status;
 #[cfg(feature = "services")]
 pub mod takeover;
+pub mod tap;
 mod target;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -126,6 +126,18 @@ pub(crate) struct Service {
         allow_hyphen_values = true
     )]
     pub(crate) keepalive: String,
+    /// Write the packets inside, which over --udp are in datagrams, into this file (pcapng, for Wireshark). Payload that is
+    /// TLS needs the file of SSLKEYLOGFILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Size after which this file is renamed to FILE.1, and another one is begun
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "100MB",
+        allow_hyphen_values = true
+    )]
+    pub(crate) pcap_size: String,
     /// Form of the log on standard error
     #[arg(long, value_name = "FORM", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod analyze;
+mod capture;
 pub(crate) mod compare;
 pub(crate) mod connect;
 pub(crate) mod enroll;

@@ -32,6 +32,7 @@ use spindle_net::{
 use spindle_units::Bytes;
 use tokio::net::TcpListener;
 
+use super::capture::Capture;
 use super::expiry::ExpiryWatch;
 pub(super) use super::expiry::Reloaded;
 use super::handover::{self, Before};
@@ -106,6 +107,16 @@ where
         .map_err(|e| Failure::setting(flag, format!(": {e}")))
 }
 
+/// The capture of `--pcap`.
+fn capture(args: &Service) -> Result<Option<Capture>, Failure> {
+    let limit: Bytes = unit("pcap-size", &args.pcap_size)?;
+    let capture = |path: &PathBuf| Capture {
+        path: path.clone(),
+        limit: limit.0,
+    };
+    Ok(args.pcap.as_ref().map(capture))
+}
+
 fn time(flag: &str, text: &str) -> Result<Duration, Failure> {
     let time: spindle_units::Duration = unit(flag, text)?;
     Ok(Duration::from_nanos(time.as_nanos()))
@@ -149,6 +160,7 @@ pub(super) struct Plan {
     checksum: bool,
     metrics: Option<SocketAddr>,
     control: Option<PathBuf>,
+    capture: Option<Capture>,
     log: (LogFormat, LogLevel, u32),
 }
 
@@ -201,6 +213,7 @@ impl Plan {
             checksum: args.checksum,
             metrics: metrics.map(|m| endpoint("metrics", m)).transpose()?,
             control: args.control.clone(),
+            capture: capture(args)?,
             log: (args.log_format, args.log, args.log_rate),
         })
     }
@@ -427,7 +440,11 @@ where
             stack,
             name: "data-path".to_owned(),
         };
-        let network = Network::start(config, wire.link)?;
+        let link = match &plan.capture {
+            Some(capture) => capture.of(wire.link)?,
+            None => wire.link,
+        };
+        let network = Network::start(config, link)?;
         let share = wire.guard.as_ref().map(SetupGuard::share).transpose();
         let share = share.map_err(|e| Failure::Other(format!("cannot share the set-up: {e}")))?;
         let done = {

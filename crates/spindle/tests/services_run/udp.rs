@@ -382,3 +382,53 @@ fn clients_cannot_make_the_log_grow_faster_than_its_rate() {
     assert!((10..MANY).contains(&refused), "{refused}: {log}");
     assert!(log.contains("like=refused"), "{log}");
 }
+
+/// Bytes of TCP payload in a capture that were received and sent, retransmissions included, and the number of MPTCP's
+/// handshake options.
+fn captured(file: &std::path::Path) -> [usize; 3] {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(file).args(["-T", "fields"]);
+    for field in [
+        "frame.interface_name",
+        "tcp.len",
+        "tcp.options.mptcp.subtype",
+    ] {
+        command.args(["-e", field]);
+    }
+    let output = command.output().expect("tshark");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let (mut received, mut sent, mut capable) = (0, 0, 0);
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let len: usize = fields[1].parse().expect("a length");
+        match fields[0] {
+            "received" => received += len,
+            "sent" => sent += len,
+            other => panic!("found interface {other:?}"),
+        }
+        capable += usize::from(fields[2] == "0");
+    }
+    [received, sent, capable]
+}
+
+#[test]
+fn capture_has_the_segments_inside_udp_at_both_ends() {
+    let test = "udp::capture_has_the_segments_inside_udp_at_both_ends";
+    let dir = tempfile::tempdir().expect("a directory");
+    let [ours, theirs] = ["gateway", "connect"].map(|n| dir.path().join(format!("{n}.pcapng")));
+    let flag = |file: &std::path::Path| format!("--pcap {}", file.display());
+    let (mut gateway, mut connect, port) = pair(echo(), &flag(&ours), &flag(&theirs));
+    let back = exchange(port, 20_000).expect("an echo");
+    assert_eq!(back.len(), 20_000);
+    assert_eq!((connect.end(), gateway.end()), (Some(0), Some(0)));
+    if !have(test, "tshark") {
+        return;
+    }
+    for file in [ours, theirs] {
+        let [received, sent, capable] = captured(&file);
+        assert!(received >= 20_000 && sent >= 20_000, "{received}, {sent}");
+        // SYN, SYN/ACK and the third packet.
+        assert!(capable >= 3, "{capable}");
+    }
+}
