@@ -14,6 +14,8 @@ use crate::limits::Limits;
 use crate::socket::{ListenOptions, Network, NetworkConfig, TcpListener, TcpStream};
 use crate::target::Target;
 use crate::udp::{UdpClient, UdpClientOptions, UdpServer};
+#[cfg(feature = "uplinks")]
+use crate::uplinks::{Selection, Uplinks, Watching};
 use crate::wire_config::{LinkKind, NEXT_PATH_AFTER, wire_config};
 
 /// The client that [`TcpStream::connect`] uses. It is made at the first call.
@@ -40,6 +42,9 @@ pub struct Client {
     network: Network,
     local: Arc<Sources>,
     config: Arc<Config>,
+    /// Follows the uplinks as long as a clone exists.
+    #[cfg(feature = "uplinks")]
+    watching: Option<Arc<Watching>>,
 }
 
 /// Options of a [`Client`].
@@ -100,6 +105,41 @@ impl ClientBuilder {
     /// [`NetError::Transport`] if there is no such transport, [`NetError::System`] if the system refuses a thread or
     /// random numbers.
     pub fn build(self) -> Result<Client, NetError> {
+        let local = match self.local.is_empty() {
+            true => Sources::System,
+            false => Sources::Listed(self.local.clone()),
+        };
+        self.with(local)
+    }
+
+    /// Starts the client's data path and follows the uplinks of this host: open connections join each one that appears, and
+    /// leave each one that is lost. Paths of [`Self::local`] are ignored. Call it within tokio's runtime.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), spindle_net::NetError> {
+    /// use spindle_net::{Client, uplinks::Selection};
+    /// let all = Selection { automatic: true, ..Selection::default() };
+    /// let client = Client::builder().follow(all).await?;
+    /// let stream = client.connect("server.example:7000").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Self::build`], and [`NetError::System`] if the host has no netlink.
+    #[cfg(feature = "uplinks")]
+    pub async fn follow(mut self, selection: Selection) -> Result<Client, NetError> {
+        self.local.clear();
+        self.devices.clear();
+        let uplinks = Uplinks::new(selection, Vec::new());
+        let mut client = self.with(Sources::Uplinks(uplinks.clone()))?;
+        let watching = uplinks.start(&client.network).await;
+        let watching = watching.map_err(NetError::system("cannot follow the uplinks"))?;
+        client.watching = Some(Arc::new(watching));
+        Ok(client)
+    }
+
+    fn with(self, local: Sources) -> Result<Client, NetError> {
         let preset = preset(&self.transport);
         let preset = preset.ok_or_else(|| NetError::Transport(self.transport.clone()))?;
         let paths = Arc::new(FullMesh);
@@ -110,20 +150,19 @@ impl ClientBuilder {
         }
         let link = UdpClient::new(UdpClientOptions {
             interfaces: self.devices,
-            follow_system: self.local.is_empty(),
+            follow_system: matches!(local, Sources::System),
             ..UdpClientOptions::default()
         })?;
         let network = NetworkConfig {
-            stack: self.limits.stack(self.local.clone()),
+            stack: self.limits.stack(self.local),
             name: String::new(),
         };
         Ok(Client {
             network: Network::start(network, Box::new(link))?,
-            local: Arc::new(match self.local.is_empty() {
-                true => Sources::System,
-                false => Sources::Listed(self.local),
-            }),
+            local: Arc::new(local),
             config: Arc::new(config),
+            #[cfg(feature = "uplinks")]
+            watching: None,
         })
     }
 }

@@ -11,7 +11,7 @@ use spindle_mptcp::preset;
 use spindle_net::uplinks::{
     Clocks, DevicePattern, NamedAddress, Selection, SystemClocks, UplinkState, Uplinks,
 };
-use spindle_net::{ListenOptions, Network, NetworkConfig, TcpStream, memory};
+use spindle_net::{Client, ListenOptions, Network, NetworkConfig, TcpListener, TcpStream, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Only turns a hang into a failure.
@@ -109,6 +109,35 @@ async fn open_connections_join_from_uplinks_and_all_paths_are_probed_after_a_sus
     let after = sent(&client).await;
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert_eq!(sent(&client).await, after);
+}
+
+#[tokio::test]
+async fn connections_of_a_client_that_follows_uplinks_use_all_of_them() {
+    let test = async {
+        let listening = TcpListener::bind("127.0.0.1:0").await;
+        let mut listener = listening.expect("a port");
+        let addresses = [1, 2].map(|n| IpAddr::from([127, 0, 0, n]));
+        let named = addresses.map(|addr| NamedAddress { addr, device: None });
+        let selection = Selection {
+            addresses: named.to_vec(),
+            backup_addresses: vec![addresses[1]],
+            ..Selection::default()
+        };
+        let client = Client::builder().follow(selection).await.expect("netlink");
+        let connecting = client.connect(listener.local_addr()).await;
+        let mut near = connecting.expect("a stream");
+        let (mut far, _) = listener.accept().await.expect("a connection");
+        near.subflows_up(2).await.expect("two subflows");
+        near.write_all(b"?").await.expect("room");
+        far.read_exact(&mut [0]).await.expect("a byte");
+        let info = near.connection_info().await.expect("an open connection");
+        for subflow in &info.subflows {
+            let backup = subflow.local.addr == addresses[1];
+            assert_eq!(subflow.backup, backup, "{}", subflow.local);
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, test).await;
+    in_time.expect("it takes too long");
 }
 
 #[tokio::test]
