@@ -7,6 +7,12 @@
   var heads = [].slice.call(table.querySelectorAll("[data-sort]"));
   var verdicts = ["fails", "tied", "not-checkable", "holds"], sort = "", down = false;
   rows.forEach(function (row, i) { row.number = i; row.words = row.textContent.toLowerCase(); });
+  // A link to a verdict has the verdict as its class, and a sign and the reading as its text.
+  [].forEach.call(body.querySelectorAll("a.verdict"), function (link) {
+    link.dataset.verdict = link.classList[1];
+    link.dataset.reading = link.textContent.trim().slice(2);
+    link.title = link.dataset.verdict.replace("-", " ") + " in the reading " + link.dataset.reading;
+  });
   form.hidden = false;
   // Robustness is a field only if variations were run.
   fields = fields.filter(function (f) { return form.elements[f]; });

@@ -208,9 +208,14 @@ impl Files {
     /// Begins a file. A file of that name is kept under another one.
     fn open(capture: Capture) -> Result<Self, PcapError> {
         let failed = |e| capture.failed(e);
-        match std::fs::rename(&capture.path, capture.before()) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
-            _ => {}
+        match std::fs::metadata(&capture.path) {
+            Ok(found) if !found.is_file() => {
+                let text = "found something that is no file, want a file";
+                return Err(failed(io::Error::other(text)));
+            }
+            Ok(_) => std::fs::rename(&capture.path, capture.before()).map_err(failed)?,
+            // If it cannot be looked up for another reason, creating it fails as well.
+            Err(_) => {}
         }
         let output = Output::create(&capture.path).map_err(failed)?;
         let what = "packets of spindle gateway or connect";
@@ -326,6 +331,18 @@ mod tests {
             panic!("a file in /proc");
         };
         assert!(error.to_string().contains("/proc/none/a.pcapng"), "{error}");
+    }
+
+    #[test]
+    fn device_is_not_renamed_but_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let capture = capture(directory.path(), 1000);
+        std::os::unix::fs::symlink("/dev/null", &capture.path).unwrap();
+        let Err(error) = capture.recorder() else {
+            panic!("a capture in a device");
+        };
+        assert!(error.to_string().contains("want a file"), "{error}");
+        assert!(capture.path.is_symlink() && !capture.before().exists());
     }
 
     #[test]
