@@ -57,11 +57,41 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// The colours on a light and on a dark page, paler by a share of 0 to 1.
+    /// The colours on a light and on a dark page, paler by `fade`, 0 to [`PALEST`].
     pub(crate) fn colours(&self, fade: f64) -> (String, String) {
-        let light = hex(mix(self.light, [255; 3], fade));
-        (light, hex(mix(self.dark, [16; 3], fade)))
+        let pale = |from, to, ground| hex(mix(from, to, visible(from, to, ground, fade)));
+        let light = pale(self.light, [255; 3], GROUNDS[0]);
+        (light, pale(self.dark, [16; 3], GROUNDS[1]))
     }
+}
+
+/// The palest colours of a family.
+const PALEST: f64 = 0.55;
+/// Light and dark pages (theme.css, `--paper`).
+const GROUNDS: [Rgb; 2] = [rgb(0xfc_fc_fa), rgb(0x15_18_1c)];
+/// The least contrast of a graphical object with what is next to it (WCAG 2.2, success criterion 1.4.11).
+const LEAST_CONTRAST: f64 = 3.0;
+
+/// The share by which a colour is mixed with another one, so that even the palest is visible on its ground and different
+/// shares stay different.
+fn visible(from: Rgb, to: Rgb, ground: Rgb, fade: f64) -> f64 {
+    let seen = |percent: &u8| {
+        let mixed = mix(from, to, f64::from(*percent) / 100.0);
+        contrast(mixed, ground) >= LEAST_CONTRAST
+    };
+    let most = (0..=(PALEST * 100.0) as u8).take_while(seen).last();
+    fade / PALEST * f64::from(most.unwrap_or(0)) / 100.0
+}
+
+/// The contrast of two colours, 1 to 21 (WCAG 2.2, contrast ratio and relative luminance).
+fn contrast(a: Rgb, b: Rgb) -> f64 {
+    let linear = |c: u8| match f64::from(c) / 255.0 {
+        c if c <= 0.04045 => c / 12.92,
+        c => ((c + 0.055) / 1.055).powf(2.4),
+    };
+    let luminance = |[r, g, b]: Rgb| 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+    let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+    a.max(b) / a.min(b)
 }
 
 const fn family(light: u32, dark: u32, marker: Marker) -> Family {
@@ -212,10 +242,10 @@ fn subflow_count(base: &str) -> (&str, f64) {
     match split {
         // The number is a rate in percent, at most 32.
         Some((stem @ "cofuso-fixed", n @ 1..=32)) => {
-            (stem, 0.55 * (1.0 - f64::from(n).log2() / 5.0))
+            (stem, PALEST * (1.0 - f64::from(n).log2() / 5.0))
         }
         Some((stem, n @ 1..=8)) if known(base).is_none() => {
-            (stem, 0.55 * (1.0 - f64::from(n).log2() / 3.0))
+            (stem, PALEST * (1.0 - f64::from(n).log2() / 3.0))
         }
         _ => (base, 0.0),
     }
@@ -293,6 +323,21 @@ mod tests {
             .into();
         assert_eq!(looks.len(), 4);
         assert_eq!(look("fuso-8").light, look("fuso").light);
+    }
+
+    #[test]
+    fn palest_colours_are_visible_on_light_and_dark_pages() {
+        for family in &FAMILIES {
+            for fade in [0.0, 0.2, 0.45, PALEST] {
+                let (light, dark) = family.colours(fade);
+                for (colour, ground) in [light, dark].iter().zip(GROUNDS) {
+                    let value = u32::from_str_radix(&colour[1..], 16).unwrap();
+                    let found = contrast(rgb(value), ground);
+                    assert!(found >= LEAST_CONTRAST, "{colour} at {fade}: {found}");
+                }
+            }
+        }
+        assert!((contrast([0; 3], [255; 3]) - 21.0).abs() < 1e-9);
     }
 
     #[test]

@@ -46,10 +46,6 @@ impl Test for Spread {
             judge.metric.show(lowest),
             judge.metric.show(highest)
         );
-        Ok(vec![Finding {
-            verdict,
-            chance: 1.0,
-            text,
-        }])
+        Ok(vec![Finding::judged(verdict, text)])
     }
 }

@@ -151,6 +151,16 @@ impl Finding {
         }
     }
 
+    /// A comparison whose verdict the test has reached in another way. If it fails, chance has no part in it.
+    pub fn judged(verdict: Verdict, text: String) -> Self {
+        Self {
+            verdict,
+            chance: if verdict == Verdict::Fails { 0.0 } else { 1.0 },
+            text,
+            place: None,
+        }
+    }
+
     /// The comparison as one at that point, in that metric.
     pub fn at(self, point: &PointView<'_>, metric: Metric) -> Self {
         Self {

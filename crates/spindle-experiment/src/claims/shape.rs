@@ -166,12 +166,8 @@ impl Judge<'_> {
                 .low
                 > 0.0;
         }
-        let mut finding = Finding {
-            verdict: if sure { Verdict::Holds } else { Verdict::Tied },
-            chance: 1.0,
-            text: String::new(),
-            place: None,
-        };
+        let verdict = if sure { Verdict::Holds } else { Verdict::Tied };
+        let mut finding = Finding::judged(verdict, String::new());
         let no_turn = match turns && !inside {
             true => self.no_turn(places, turn, sign)?,
             false => None,
