@@ -604,6 +604,16 @@ fn printed_numbers_are_marked_in_pictures_and_have_a_row_and_a_column() {
 }
 
 #[test]
+fn measured_value_that_covers_a_printed_number_names_it_as_well() {
+    let mut line = series("tcp", &[(1.0, 500.0), (2.0, 900.0)]);
+    line.paper = vec![paper(2.0, 900.0, None)];
+    let (directory, _) = written(vec![figure(vec![line], true)]);
+    let svg = fs::read_to_string(directory.path().join("fuso-fig2-0.svg")).unwrap();
+    let text = "; paper, tcp: 900\u{202f}\u{b5}s at 2";
+    assert_eq!(svg.matches(text).count(), 1, "{svg}");
+}
+
+#[test]
 fn picture_without_printed_numbers_does_not_mention_the_paper() {
     let (directory, page) = written(vec![figure(vec![series("tcp", &[(1.0, 2.0)])], true)]);
     let svg = fs::read_to_string(directory.path().join("fuso-fig2-0.svg")).unwrap();

@@ -1,16 +1,20 @@
 //! Lines over a swept value, one per transport, with 95 % intervals as whiskers.
 
+use spindle_experiment::Limit;
+
 use super::super::palette::{Look, Marker};
 use super::super::{AxisSpec, LinePlot, LineSeries, SeriesPoint};
 use super::frame::{
     Area, Axis, KeyEntry, KeyMark, draw_frame, draw_key, empty_picture, paper_entry,
 };
 use super::scale::{Scale, round_up};
-use super::svg::number;
+use super::svg::{PAPER_RADIUS, number};
 use super::{Layout, Picture};
 
 /// The distance between schemes at the same case, in user units.
 const DODGE: f64 = 7.0;
+/// The radius of the mark of a measured value, in user units.
+const DOT_RADIUS: f64 = 4.5;
 
 /// The plot of a figure. `link` returns the address of the runs of a point. The points of cases stand side by
 /// side, and the points of numbers are joined by lines.
@@ -74,11 +78,20 @@ pub(crate) fn line_plot(
         };
         (x.scale.at(px) + aside, y.scale.at(py))
     };
-    for (i, s) in plot.series.iter().enumerate() {
-        draw_printed(&mut p, plot, s, &|at| place(i, at));
+    let marks = printed_marks(plot, &place);
+    for mark in &marks {
+        let look = series_look(&mut p, mark.series);
+        p.paper_marker(&look, mark.limit, mark.at).tip(&mark.text);
     }
     for (i, s) in plot.series.iter().enumerate() {
-        draw_series(&mut p, plot, s, &|at| place(i, at), &y.scale, link);
+        draw_series(
+            &mut p,
+            plot,
+            s,
+            (&|at| place(i, at), &y.scale),
+            &marks,
+            link,
+        );
     }
     p.set_height(area.bottom + 50.0);
     p
@@ -163,33 +176,52 @@ fn series_look(p: &mut Picture, s: &LineSeries) -> Look {
     }
 }
 
-/// Draws the numbers that the paper prints for a line.
-fn draw_printed(
-    p: &mut Picture,
-    plot: &LinePlot,
-    s: &LineSeries,
-    at: &dyn Fn((f64, f64)) -> (f64, f64),
-) {
-    let look = series_look(p, s);
-    for number in s.paper.iter().filter(|n| shown(plot, (n.x, n.y))) {
-        let text = format!(
-            "paper, {}: {} at {} ({})",
-            s.name,
-            number.show(plot.y.quantity),
-            plot.x.show(number.x),
-            number.origin()
-        );
-        p.paper_marker(&look, number.limit, at((number.x, number.y)))
-            .tip(&text);
+/// The mark of a number that the paper prints.
+struct PrintedMark<'a> {
+    series: &'a LineSeries,
+    limit: Option<Limit>,
+    at: (f64, f64),
+    text: String,
+}
+
+impl PrintedMark<'_> {
+    /// Whether the mark of a measured value covers a part of this one.
+    fn is_under(&self, (x, y): (f64, f64)) -> bool {
+        (self.at.0 - x).hypot(self.at.1 - y) < PAPER_RADIUS + DOT_RADIUS
     }
+}
+
+/// The marks of all lines' printed numbers. `place` returns where a point of a line is.
+fn printed_marks<'a>(
+    plot: &'a LinePlot,
+    place: &dyn Fn(usize, (f64, f64)) -> (f64, f64),
+) -> Vec<PrintedMark<'a>> {
+    let mut marks = Vec::new();
+    for (i, s) in plot.series.iter().enumerate() {
+        for number in s.paper.iter().filter(|n| shown(plot, (n.x, n.y))) {
+            marks.push(PrintedMark {
+                series: s,
+                limit: number.limit,
+                at: place(i, (number.x, number.y)),
+                text: format!(
+                    "paper, {}: {} at {} ({})",
+                    s.name,
+                    number.show(plot.y.quantity),
+                    plot.x.show(number.x),
+                    number.origin()
+                ),
+            });
+        }
+    }
+    marks
 }
 
 fn draw_series(
     p: &mut Picture,
     plot: &LinePlot,
     s: &LineSeries,
-    at: &dyn Fn((f64, f64)) -> (f64, f64),
-    y: &Scale,
+    (at, y): (&dyn Fn((f64, f64)) -> (f64, f64), &Scale),
+    marks: &[PrintedMark<'_>],
     link: &dyn Fn(Option<usize>) -> Option<String>,
 ) {
     let look = series_look(p, s);
@@ -229,9 +261,12 @@ fn draw_series(
             text += &format!(" (95% interval {})", plot.y.quantity.show_interval(ci));
         }
         if !s.reference || s.points.len() == 1 {
+            for mark in marks.iter().filter(|m| m.is_under((x, value))) {
+                text += &format!("; {}", mark.text);
+            }
             let href = link(q.group);
             p.open_link(href.as_deref());
-            p.marker(&look, (x, value), 4.5).tip(&text);
+            p.marker(&look, (x, value), DOT_RADIUS).tip(&text);
             p.close_link(href.as_deref());
         }
     }
