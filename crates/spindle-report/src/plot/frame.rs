@@ -149,10 +149,12 @@ pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[Key
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars()
         .map(|c| match c {
-            '@' | '%' | 'm' | 'w' | 'M' | 'W' => 0.85,
-            c if c.is_ascii() => 0.56,
-            '\u{2026}' => 1.0,
-            _ => 0.62,
+            '@' | '%' | 'm' | 'W' | '\u{2026}' => 1.0,
+            '+' | '=' | '<' | '>' | '~' | 'w' | 'M' => 0.85,
+            'A'..='Z' => 0.72,
+            'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' => 0.33,
+            'f' | 'r' | 't' | '(' | ')' | '[' | ']' | '/' | '-' => 0.42,
+            _ => 0.64,
         })
         .sum::<f64>()
         * size
