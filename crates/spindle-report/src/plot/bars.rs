@@ -66,10 +66,12 @@ pub(crate) fn bar_panels(layout: Layout, title: &str, panels: &[BarPanel]) -> Pi
 }
 
 fn draw_panel(p: &mut Picture, (left, top): (f64, f64), width: f64, panel: &BarPanel) {
-    p.text("head", (left + 4.0, top + 20.0), "start", &panel.title);
     let printed = || panel.rows.iter().flat_map(|r| &r.paper);
+    // The figure has the whole title above the picture.
+    let mut room = width - 8.0;
     if printed().next().is_some() {
         let entry = paper_entry();
+        room -= text_width(&entry.name, 13.0) + 32.0;
         p.text(
             "label",
             (left + width - 8.0, top + 20.0),
@@ -79,6 +81,8 @@ fn draw_panel(p: &mut Picture, (left, top): (f64, f64), width: f64, panel: &BarP
         let at = left + width - 8.0 - text_width(&entry.name, 13.0) - 14.0;
         p.paper_marker(&entry.look, None, (at, top + 16.0)).end();
     }
+    let title = fit_text(&panel.title, BOLD, room);
+    p.text("head", (left + 4.0, top + 20.0), "start", &title);
     let names = panel
         .rows
         .iter()

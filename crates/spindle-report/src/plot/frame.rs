@@ -67,12 +67,13 @@ pub(crate) fn draw_frame(p: &mut Picture, area: Area, x: &Axis<'_>, y: &Axis<'_>
     }
     p.line("axis", (area.left, area.bottom), (area.right, area.bottom));
     let middle = f64::midpoint(area.left, area.right);
-    p.text("name", (middle, area.bottom + 38.0), "middle", &x.spec.name);
+    let name = fit_text(&x.spec.name, 12.0, area.right - area.left);
+    p.text("name", (middle, area.bottom + 38.0), "middle", &name);
     p.text(
         "name",
         (area.left - 48.0, area.top - 12.0),
         "start",
-        &y.spec.name,
+        &fit_text(&y.spec.name, 12.0, area.right - area.left + 48.0),
     );
 }
 
@@ -112,12 +113,14 @@ pub(crate) fn paper_entry() -> KeyEntry {
     }
 }
 
-/// Draws the key from (`left`, `top`) in as many rows as it needs. Returns the y below it.
+/// Draws the key from (`left`, `top`) in as many rows as it needs. A name that is wider than the picture is cut; the
+/// table of values has all of it. Returns the y below the key.
 pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[KeyEntry]) -> f64 {
     let (left, right) = (8.0, layout.width() - 8.0);
     let (mut x, mut y) = (left, top + 14.0);
     for e in entries {
-        let width = 44.0 + text_width(&e.name, 13.0);
+        let name = fit_text(&e.name, 13.0, right - left - 32.0);
+        let width = 44.0 + text_width(&name, 13.0);
         if x > left && x + width > right {
             x = left;
             y += 22.0;
@@ -139,7 +142,7 @@ pub(crate) fn draw_key(p: &mut Picture, layout: Layout, top: f64, entries: &[Key
         if e.mark == KeyMark::Measured {
             p.marker(&e.look, centre, 4.0).end();
         }
-        p.text("label", (x + 32.0, y), "start", &e.name);
+        p.text("label", (x + 32.0, y), "start", &name);
         x += width + 10.0;
     }
     if entries.is_empty() { top } else { y + 8.0 }
