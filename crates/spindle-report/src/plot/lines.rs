@@ -13,6 +13,9 @@ use super::{Layout, Picture};
 
 /// The distance between schemes at the same case, in user units.
 const DODGE: f64 = 7.0;
+/// Where a point of a line is in the picture.
+type Place<'a> = dyn Fn((f64, f64)) -> (f64, f64) + 'a;
+
 /// The radius of the mark of a measured value, in user units.
 const DOT_RADIUS: f64 = 4.5;
 
@@ -220,7 +223,7 @@ fn draw_series(
     p: &mut Picture,
     plot: &LinePlot,
     s: &LineSeries,
-    (at, y): (&dyn Fn((f64, f64)) -> (f64, f64), &Scale),
+    (at, y): (&Place<'_>, &Scale),
     marks: &[PrintedMark<'_>],
     link: &dyn Fn(Option<usize>) -> Option<String>,
 ) {
