@@ -24,7 +24,7 @@ use crate::failure::Failure;
 /// Most bytes of packets that wait to be written (our choice).
 const WAITING: u64 = 16 << 20;
 /// What a waiting packet counts in addition to its bytes.
-const EACH: u64 = size_of::<Copy>() as u64;
+const EACH: u64 = size_of::<Captured>() as u64;
 /// How long packets stay in the buffer at most if no more follow (our choice).
 const DELAY: Duration = Duration::from_secs(1);
 /// Only the user may read the file.
@@ -87,7 +87,7 @@ impl Capture {
 }
 
 /// A packet with its time since 1970.
-struct Copy {
+struct Captured {
     at: Instant,
     way: Way,
     packet: Packet,
@@ -104,7 +104,7 @@ struct Counts {
 /// The data path's end of a capture.
 struct Recorder {
     /// `None` once the file cannot be written any longer.
-    copies: Option<Sender<Copy>>,
+    copies: Option<Sender<Captured>>,
     counts: Arc<Counts>,
     thread: Option<JoinHandle<()>>,
 }
@@ -121,7 +121,7 @@ impl Tap for Recorder {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let copy = Copy {
+        let copy = Captured {
             at: now(),
             way,
             packet: packet.clone(),
@@ -230,7 +230,7 @@ impl Files {
     }
 
     /// Writes packets until no more can come.
-    fn follow(&mut self, copies: &Receiver<Copy>, counts: &Counts) -> Result<(), PcapError> {
+    fn follow(&mut self, copies: &Receiver<Captured>, counts: &Counts) -> Result<(), PcapError> {
         loop {
             match copies.recv_timeout(DELAY) {
                 Ok(copy) => {
@@ -251,7 +251,7 @@ impl Files {
         }
     }
 
-    fn write(&mut self, copy: &Copy) -> Result<(), PcapError> {
+    fn write(&mut self, copy: &Captured) -> Result<(), PcapError> {
         if self.output.size() >= self.capture.limit {
             self.flush()?;
             *self = Self::open(self.capture.clone())?;
