@@ -101,8 +101,9 @@ pub struct MultipathConfig {
     /// first SYN/ACK decides which of these paths the initial subflow uses. The others are joined later. Each SYN
     /// follows the one before it after this time. If the stack [remembers](crate::StackConfig::remembered_paths) the
     /// path that was asked for, another remembered one may be better and gets the first SYN, and the others follow when
-    /// its answer is late. Those of backups come last, after the timeout of the first. `None`, the default, sends the
-    /// SYN on one path.
+    /// its answer is late. Those of backups come last, after the timeout of the first. If there is no other address and
+    /// this is zero, the SYN is sent twice at once, with two flow labels if labels change. `None`, the default, sends
+    /// the SYN on one path.
     pub syn_race: Option<Duration>,
     /// Most time between the openings of two subflows. The time is drawn uniformly up to this value (MMPTCP
     /// section 2.3: so that their first segments do not arrive in one burst). Zero by default.

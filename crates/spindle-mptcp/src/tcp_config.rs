@@ -25,6 +25,8 @@ pub struct TcpConfig {
     pub rto_floor: RtoFloor,
     /// Ceiling of the retransmission timeout (RFC 6298, rule 2.5: at least 60 s).
     pub max_rto: Duration,
+    /// How far the timeout grows while it expires again and again; up to [`Self::max_rto`] by default.
+    pub back_off: BackOff,
     /// Retransmission timeout before the first RTT measurement, the SYN's included (RFC 6298, rule
     /// 2.1: 1 s).
     pub initial_rto: Duration,
@@ -251,6 +253,24 @@ pub enum RtoFloor {
     Variation,
 }
 
+/// How far the retransmission timeout grows while it expires again and again without an acknowledgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BackOff {
+    /// It doubles each time, up to [`TcpConfig::max_rto`] (RFC 6298, rule 5.5).
+    #[default]
+    Exponential,
+    /// It doubles at most this often, and only up to one second unless the timeout itself is longer. A path that
+    /// loses nearly everything, or that was dead for a while, is then tried again soon. Each connection still sends
+    /// no more than one segment for each timeout. Linux allows the ceiling of one second for all connections
+    /// (`net.ipv4.tcp_rto_max_ms`), and up to six timeouts without any doubling for connections with few segments in
+    /// flight (`net.ipv4.tcp_thin_linear_timeouts`). Until the first RTT measurement, which includes the SYN's
+    /// timeouts, the back-off is exponential.
+    Bounded {
+        /// The most doublings.
+        doublings: u32,
+    },
+}
+
 /// The quantity taken as the window in use when congestion is signalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReductionBase {
@@ -285,6 +305,7 @@ impl Default for TcpConfig {
             min_rto: Duration::from_millis(200),
             rto_floor: RtoFloor::default(),
             max_rto: Duration::from_secs(60),
+            back_off: BackOff::default(),
             initial_rto: Duration::from_secs(1),
             data_rto: DataRto::default(),
             syn_retries: 7,

@@ -10,7 +10,7 @@ use peer::{Bench, Flow, PEER_KEY, capable, config, end, here, syn};
 use spindle_mptcp::path_manager::{Endpoints, FullMesh, PathManager};
 use spindle_mptcp::{CloseReason, Config, Event, StackConfig, SubflowEnd, SubflowId, keys, preset};
 use spindle_units::Duration;
-use spindle_wire::{Flags, MpCapable, MpJoin, Payload, Segment};
+use spindle_wire::{Flags, MpCapable, MpJoin, Payload, Segment, SeqNumber};
 
 fn second() -> IpAddr {
     end("10.1.0.1:0").addr
@@ -222,6 +222,61 @@ fn syn_of_a_backup_follows_the_timeout_of_the_first() {
     let from: Vec<_> = out.iter().map(|s| s.src.addr).collect();
     assert_eq!(from, [here().addr, second()]);
     assert_eq!(b.now.since(begun), Duration::from_secs(1), "RFC 6298");
+}
+
+/// A fat tree with a dead link between its switches took one SYN in eight. Its flow began a second later.
+#[test]
+fn syn_without_a_rival_is_sent_twice_at_once_and_counts_as_one() {
+    let spindle = preset("spindle").unwrap().config;
+    let (mut b, out) = Bench::opening(spindle, StackConfig::default());
+    let [first, copy] = &out[..] else {
+        panic!("two SYNs: {out:?}");
+    };
+    assert_eq!((first.src, first.seq), (copy.src, copy.seq));
+    assert_ne!(first.flow_label, copy.flow_label, "another path");
+    let flow = Flow::new(here(), first.dst, 5000, first.seq + 1);
+    let answer = syn(&flow, Flags::SYN | Flags::ACK);
+    assert_eq!(b.push(answer.clone()).len(), 1);
+    let info = b.stack.info(b.handle.unwrap()).unwrap();
+    let subflow = &info.subflows[0];
+    assert_eq!(subflow.srtt, Some(Duration::from_millis(1)));
+    assert_eq!(subflow.counters.timeouts, 0);
+    assert!(subflow.cwnd >= 10 * subflow.mss);
+    let out = b.push(answer);
+    assert!(out.iter().all(|s| s.flags == Flags::ACK), "{out:?}");
+}
+
+#[test]
+fn unanswered_syn_and_its_copy_are_followed_by_one_syn_per_timeout() {
+    let spindle = preset("spindle").unwrap().config;
+    let (mut b, _) = Bench::opening(spindle, StackConfig::default());
+    let begun = b.now;
+    for seconds in [1, 3, 7] {
+        let out = b.wait();
+        let since = b.now.since(begun);
+        assert_eq!((since, out.len()), (Duration::from_secs(seconds), 1));
+    }
+}
+
+#[test]
+fn copy_of_a_syn_is_answered_by_a_copy_which_is_no_sign_of_a_loss() {
+    let mut c = preset("spindle").unwrap().config;
+    c.tcp.timestamps = false;
+    let mut b = Bench::listening(c, StackConfig::default());
+    let mut flow = Flow::new(here(), end("10.0.0.2:7000"), 5000, SeqNumber(0));
+    let first = syn(&flow, Flags::SYN);
+    flow.seq = flow.seq + 1;
+    let answers = [b.push(first.clone()), b.push(first.clone())].concat();
+    let [answer, copy] = &answers[..] else {
+        panic!("two SYN/ACKs: {answers:?}");
+    };
+    assert_eq!((answer.seq, answer.flags), (copy.seq, copy.flags));
+    flow.ack = answer.seq + 1;
+    b.push(flow.segment(Flags::ACK));
+    let info = b.stack.info(b.stack.handles().next().unwrap()).unwrap();
+    let subflow = &info.subflows[0];
+    assert_eq!(subflow.srtt, Some(Duration::from_millis(2)), "of the first");
+    assert!(subflow.cwnd >= 10 * subflow.mss);
 }
 
 #[test]

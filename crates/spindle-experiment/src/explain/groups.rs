@@ -169,9 +169,9 @@ pub(super) const VARIANTS: &[Group] = &[
         &[
             (
                 "raced-syn",
-                "SYNs from all addresses; the first answer decides",
+                "SYNs from all addresses, two from a single one; the first answer decides",
             ),
-            ("no-race", "the SYN is sent from one address"),
+            ("no-race", "the SYN is sent once, from one address"),
         ],
     ),
     group(
@@ -204,6 +204,14 @@ pub(super) const VARIANTS: &[Group] = &[
             (
                 "er-delay",
                 "Early Retransmit after a quarter of an RTT, at least 2 ms",
+            ),
+            (
+                "bounded-back-off",
+                "the retransmission timeout doubles at most 5 times, up to 1 s",
+            ),
+            (
+                "no-bounded-back-off",
+                "the retransmission timeout doubles up to 60 s",
             ),
             (
                 "rttvar-floor",

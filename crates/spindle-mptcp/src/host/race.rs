@@ -21,6 +21,9 @@ impl Stack {
         }
         let raced = |c: &Connection| c.subflows.len() > 1;
         if !self.table.connection(slot).is_some_and(raced) {
+            if let Some(c) = self.table.connection_mut(slot) {
+                c.race_alone();
+            }
             return;
         }
         let favourite = self.favourite(now, slot);

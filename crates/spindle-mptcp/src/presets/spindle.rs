@@ -10,17 +10,23 @@ use crate::entropy::Reps;
 use crate::path_manager::Passive;
 use crate::recovery::PricedCopies;
 use crate::scheduler::Earliest;
+use crate::tcp_config::{BackOff, TcpConfig};
 
 /// The name that [`preset`] knows.
 pub(super) const NAME: &str = "spindle";
+
+/// `bounded-back-off`. Five doublings leave a connection whose segments are all lost 1/32 of a segment for each
+/// timeout (our choice, docs/spindle.md).
+pub(super) const BOUNDED: BackOff = BackOff::Bounded { doublings: 5 };
 
 const PARTS: &[&str] = &[
     "MPTCP (RFC 8684), one subflow for each address of the host; each with SACK, RACK-TLP (RFC 8985), PRR (RFC 6937), F-RTO, D-SACK undo",
     "congestion control: `delay-bounded`, each subflow by itself: a window bounded by the delay of the queue; a loss without a queue is no congestion; CUBIC (RFC 9438) among flows that fill the queue",
     "path entropy: `reps`, a flow label for each packet, so that switches spread a subflow over all paths",
-    "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins",
+    "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins; twice at once if there is one address",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
     "recovery: `priced-copies`, late segments over another path, others if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
+    "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once an RTT was measured, `bounded-back-off`",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
 ];
 
@@ -43,6 +49,10 @@ fn config() -> Config {
             syn_race: Some(Duration::ZERO),
             ..MultipathConfig::default()
         }),
+        tcp: TcpConfig {
+            back_off: BOUNDED,
+            ..base.tcp
+        },
         ..base
     }
 }

@@ -20,12 +20,13 @@ use crate::stage::coding::estimator::Share;
 use crate::stage::coding::{CodeKind, CodingConfig, Estimates, Samples, SharedEstimates, UnitSize};
 use crate::stage::scatter::{PhaseSwitch, ScatterConfig, Threshold};
 use crate::stage::{StageFactory, important, reorder};
-use crate::tcp_config::{EcnMode, IdleRestart, LossConfig, ReductionBase, RtoFloor};
+use crate::tcp_config::{BackOff, EcnMode, IdleRestart, LossConfig, ReductionBase, RtoFloor};
 use crate::types::{Eligibility, SubflowId};
 
 use super::PROBE;
 use super::coded::{blocked_of_12, coding, fixed_packets, fixed_unit};
 use super::scattered::newreno_loss;
+use super::spindle::BOUNDED;
 
 /// How long units wait for earlier ones with `in-order`. This is longer than the difference between two paths
 /// of an empty network, and shorter than a queue of long flows (256 packets at 1 Gbps: 3 ms; our choice).
@@ -346,6 +347,10 @@ const OTHERS: &[Other] = others! {
     "er-delay", "each subflow: Early Retransmit waits for a quarter of an RTT, at least 2 ms, as in the testbed's kernel (Linux 3.18)",
         |c| c.loss.early_retransmit
             && c.loss.early_retransmit_delay.replace(Duration::from_millis(2)).is_none();
+    "bounded-back-off", "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once an RTT was measured (docs/spindle.md)",
+        |c| std::mem::replace(&mut c.tcp.back_off, BOUNDED) != BOUNDED;
+    "no-bounded-back-off", "each subflow: the retransmission timeout doubles without bound, up to 60 s (RFC 6298)",
+        |c| std::mem::take(&mut c.tcp.back_off) != BackOff::default();
     "rttvar-floor", "each subflow: the minimum RTO bounds only the part beyond the smoothed RTT, as in the testbed's kernel (Linux 3.18, tcp_rto_min)",
         |c| { c.tcp.rto_floor = RtoFloor::Variation; true };
     "slow-start-at-ssthresh", "each subflow: slow start also at cwnd = ssthresh, one segment beyond it, as in the testbed's kernel (Linux 3.18)",
@@ -541,9 +546,9 @@ const OTHERS: &[Other] = others! {
         with_fuso;
     "priced-copies", "recovery: late segments over another path, others if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more (docs/spindle.md)",
         with_priced_copies;
-    "raced-syn", "the SYN is sent from all local addresses at once, and the first answer decides where the connection begins (docs/spindle.md)",
+    "raced-syn", "the SYN is sent from all local addresses at once, or twice if there is only one; the first answer decides where the connection begins (docs/spindle.md)",
         |c| multipath(c, |m| m.syn_race = Some(Duration::ZERO));
-    "no-race", "the SYN is sent from one address",
+    "no-race", "the SYN is sent once, from one address",
         |c| c.multipath.as_mut().is_some_and(|m| m.syn_race.take().is_some());
     "no-recovery", "no recovery policy",
         |c| c.recovery.take().is_some();
@@ -595,7 +600,7 @@ mod tests {
                 "early" | "lia" => of("mptcp-linux"),
                 "no-budget" | "no-thresholds" => of("xlink"),
                 "no-entropy" => of("reps"),
-                "no-race" => of("spindle"),
+                "no-race" | "no-bounded-back-off" => of("spindle"),
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
                     of("mmptcp")
@@ -664,6 +669,8 @@ mod tests {
             ("fuso", "no-thresholds"),
             ("fuso", "no-entropy"),
             ("fuso", "no-race"),
+            ("fuso", "no-bounded-back-off"),
+            ("spindle", "bounded-back-off"),
             ("mptcp", "no-recovery"),
             ("mmptcp", "ordered"),
         ] {

@@ -244,9 +244,17 @@ impl Subflow {
     fn takes_late_syn(&mut self, seg: &Segment, position: i64, now: Instant) -> bool {
         let repeated_syn = self.state == TcpState::SynReceived && position == 0;
         if repeated_syn {
+            // The peer's timer cannot have expired if ours is far from it. Then the SYN is a copy, and so is the answer.
+            let half = self.tx.rtt.rto() / 2;
+            let is_copy = self.syn.sent_at.is_some_and(|t| now.since(t) < half);
             // Linux: `TCPACKSkippedSynRecv`. Our own timer retransmits the answer, too.
-            self.due.syn |= self.answers.probes.admit(now, ChallengeLimit::WINDOW);
-            self.note_path_event(now, PathEvent::DuplicateSyn);
+            if self.answers.probes.admit(now, ChallengeLimit::WINDOW) {
+                self.syn.copy_due = is_copy && !self.due.syn;
+                self.due.syn = true;
+            }
+            if !is_copy {
+                self.note_path_event(now, PathEvent::DuplicateSyn);
+            }
         } else {
             self.challenge(now);
         }

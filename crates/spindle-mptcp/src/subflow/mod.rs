@@ -269,6 +269,11 @@ impl Subflow {
         }
     }
 
+    /// Sends the first SYN twice at once.
+    pub(crate) fn double_syn(&mut self) {
+        self.syn.doubled = true;
+    }
+
     /// Sends something at once, because the path may work again: outstanding data without the back-off of former
     /// timeouts, a SYN that is due later, or a probe.
     pub(crate) fn retry_now(&mut self, now: Instant) {

@@ -75,9 +75,13 @@ impl Subflow {
     pub(crate) fn build_syn(&mut self, cx: OutputContext, options: Options) -> Segment {
         let answer = self.state == TcpState::SynReceived;
         self.due.syn = false;
-        self.syn.tries += 1;
-        self.syn.sent_at = Some(cx.now);
-        self.syn.at = Some(cx.now + self.tx.rtt.rto());
+        if !std::mem::take(&mut self.syn.copy_due) {
+            self.syn.tries += 1;
+            self.syn.sent_at = Some(cx.now);
+            self.syn.at = Some(cx.now + self.tx.rtt.rto());
+            self.syn.copy_due = std::mem::take(&mut self.syn.doubled);
+            self.due.syn = self.syn.copy_due;
+        }
         self.tx.nxt = self.tx.nxt.max(SubflowPosition::FIRST_BYTE);
         let mut seg = self.plain(cx, options);
         seg.seq = self.isn.iss;

@@ -90,8 +90,13 @@ pub(crate) struct SynTimer {
     pub(super) at: Option<Instant>,
     /// Number of transmissions so far.
     pub(crate) tries: u32,
-    /// When it was last sent.
+    /// When it was last sent, copies not included.
     pub(super) sent_at: Option<Instant>,
+    /// The first SYN is sent twice at once.
+    pub(super) doubled: bool,
+    /// What is sent next is a copy, which is no sign of a loss: it does not count as a transmission, and its answer
+    /// measures the round-trip time of the one before it.
+    pub(super) copy_due: bool,
 }
 
 /// Limits for the answers to unacceptable segments.

@@ -2,9 +2,10 @@
 
 use spindle_units::Duration;
 
-use crate::tcp_config::RtoFloor;
+use crate::tcp_config::{BackOff, RtoFloor, TcpConfig};
 
-/// The longest interval between the probes of a path whose data were sent on another path.
+/// The longest interval between the probes of a path whose data were sent on another path, and between timeouts if
+/// the back-off is bounded ([`BackOff::Bounded`]).
 ///
 /// RFC 6298, rules 2.5 and 5.5, let a ceiling bound the doubling, "provided it is at least 60 seconds". That
 /// ceiling protects a network that carries the whole connection: its load must keep falling until it fits.
@@ -12,6 +13,9 @@ use crate::tcp_config::RtoFloor;
 /// Waiting longer only delays the discovery that a path works again. Linux lets an administrator set the
 /// ceiling of all connections to as little as one second (`net.ipv4.tcp_rto_max_ms`).
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// More doublings are not counted: a timeout of 1 ms exceeds the ceiling of 60 s after 16 (our choice).
+const MOST_DOUBLINGS: u32 = 16;
 
 /// Smoothed RTT, its variation, and the timeout computed from them.
 #[derive(Clone, Debug)]
@@ -26,18 +30,15 @@ pub(crate) struct RttEstimator {
     min_rto: Duration,
     floor: RtoFloor,
     max_rto: Duration,
+    growth: BackOff,
     initial_rto: Duration,
     /// `initial_rto` comes from former subflows.
     expects: bool,
 }
 
 impl RttEstimator {
-    /// `min_rto` is the lower bound of what `floor` names.
-    pub(crate) fn new(
-        initial_rto: Duration,
-        (min_rto, floor): (Duration, RtoFloor),
-        max_rto: Duration,
-    ) -> Self {
+    /// An estimator without a measurement.
+    pub(crate) fn new(config: &TcpConfig) -> Self {
         Self {
             smoothed: None,
             variation: Duration::ZERO,
@@ -45,10 +46,11 @@ impl RttEstimator {
             latest: None,
             backoff: 0,
             probing: false,
-            min_rto,
-            floor,
-            max_rto,
-            initial_rto,
+            min_rto: config.min_rto,
+            floor: config.rto_floor,
+            max_rto: config.max_rto,
+            growth: config.back_off,
+            initial_rto: config.initial_rto,
             expects: false,
         }
     }
@@ -96,18 +98,22 @@ impl RttEstimator {
             None => self.initial_rto,
             Some(srtt) => self.timeout(srtt, self.variation),
         };
-        let shifted = base * (1u64 << self.backoff.min(16));
-        let ceiling = if self.probing {
+        let bound = match self.growth {
+            BackOff::Bounded { doublings } if self.smoothed.is_some() => Some(doublings),
+            _ => None,
+        };
+        let doublings = self.backoff.min(bound.unwrap_or(MOST_DOUBLINGS));
+        let ceiling = if self.probing || bound.is_some() {
             self.max_rto.min(PROBE_INTERVAL)
         } else {
             self.max_rto
         };
-        shifted.min(ceiling.max(base))
+        (base * (1u64 << doublings)).min(ceiling.max(base))
     }
 
     /// Doubles the timeout (RFC 6298, rule 5.5).
     pub(crate) fn back_off(&mut self) {
-        self.backoff = (self.backoff + 1).min(16);
+        self.backoff = (self.backoff + 1).min(MOST_DOUBLINGS);
     }
 
     /// New data were acknowledged, so the path works and the back-off ends (as RFC 6298 section 5 allows). The
@@ -160,12 +166,15 @@ impl RttEstimator {
 mod tests {
     use super::*;
 
+    fn config() -> TcpConfig {
+        TcpConfig {
+            min_rto: Duration::from_millis(5),
+            ..TcpConfig::default()
+        }
+    }
+
     fn estimator() -> RttEstimator {
-        RttEstimator::new(
-            Duration::from_secs(1),
-            (Duration::from_millis(5), RtoFloor::Timeout),
-            Duration::from_secs(60),
-        )
+        RttEstimator::new(&config())
     }
 
     #[test]
@@ -186,9 +195,10 @@ mod tests {
     #[test]
     fn rto_with_its_floor_on_the_variation_exceeds_an_rtt_that_a_growing_queue_doubles() {
         let rto = |floor| {
-            let min_rto = Duration::from_millis(200);
-            let (initial, most) = (Duration::from_secs(1), Duration::from_secs(60));
-            let mut e = RttEstimator::new(initial, (min_rto, floor), most);
+            let mut e = RttEstimator::new(&TcpConfig {
+                rto_floor: floor,
+                ..TcpConfig::default()
+            });
             for _ in 0..200 {
                 e.sample(Duration::from_millis(120));
             }
@@ -231,5 +241,35 @@ mod tests {
             e.back_off();
         }
         assert_eq!(e.rto(), Duration::from_secs(60), "a sample ends probing");
+    }
+
+    #[test]
+    fn bounded_back_off_ends_after_its_doublings_or_at_one_second() {
+        let mut e = RttEstimator::new(&TcpConfig {
+            back_off: BackOff::Bounded { doublings: 5 },
+            ..config()
+        });
+        for _ in 0..3 {
+            e.back_off();
+        }
+        assert_eq!(e.rto(), Duration::from_secs(8), "SYNs back off as usual");
+        let after = |e: &mut RttEstimator, times| {
+            for _ in 0..times {
+                e.back_off();
+            }
+            e.rto()
+        };
+        e.sample(Duration::from_micros(280));
+        assert_eq!(after(&mut e, 4), Duration::from_millis(80));
+        assert_eq!(after(&mut e, 1), Duration::from_millis(160));
+        assert_eq!(after(&mut e, 40), Duration::from_millis(160));
+        let mut wide = RttEstimator::new(&TcpConfig {
+            back_off: BackOff::Bounded { doublings: 5 },
+            ..config()
+        });
+        wide.sample(Duration::from_millis(100));
+        assert_eq!(after(&mut wide, 1), Duration::from_millis(600));
+        assert_eq!(after(&mut wide, 1), Duration::from_secs(1));
+        assert_eq!(after(&mut wide, 40), Duration::from_secs(1));
     }
 }

@@ -7,6 +7,9 @@
 //! section 3.1), so that several of them are the same offer. The client takes the peer's key from the SYN/ACK that
 //! arrives first. It knows nothing about the other ports any more, and answers what arrives there with RST (RFC 9293,
 //! section 3.10.7.1). The peer's application does not see these attempts, because none of them is completed.
+//!
+//! A client with one path sends its SYN twice instead. Switches send the copy over another path if it has another flow
+//! label. Both are one SYN to the peer, which answers each of them (RFC 9293, section 3.10.7.4).
 
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, Segment};
@@ -24,9 +27,7 @@ impl Connection {
     pub(crate) fn next_rival(&mut self) -> Option<Wanted> {
         let shared = self.config.clone();
         let config = shared.multipath.as_ref()?;
-        let races = config.syn_race.is_some() && !config.backup && shared.stage.is_none();
-        let begins = self.role == Role::Client && self.mp.is_some() && self.is_half_open();
-        if !races || !begins || self.extensions.scatter.is_on() {
+        if !self.may_race() {
             return None;
         }
         while self.subflows.len() < config.max_subflows && self.identifiers.is_any_free() {
@@ -46,6 +47,25 @@ impl Connection {
             }
         }
         None
+    }
+
+    /// Whether the first SYN may be sent more than once before its timeout.
+    fn may_race(&self) -> bool {
+        let multipath = self.config.multipath.as_ref();
+        let races = multipath.is_some_and(|m| m.syn_race.is_some() && !m.backup);
+        let begins = self.role == Role::Client && self.mp.is_some() && self.is_half_open();
+        races && begins && self.config.stage.is_none() && !self.extensions.scatter.is_on()
+    }
+
+    /// The first SYN has no rival. If rivals would have been sent at once, it is sent twice at once instead. The copy has
+    /// another flow label if labels change, and with it another path.
+    pub(crate) fn race_alone(&mut self) {
+        if self.may_race()
+            && self.race_interval().is_zero()
+            && let Some(i) = self.index(SubflowId::FIRST)
+        {
+            self.subflows[i].double_syn();
+        }
     }
 
     /// Adds a rival of the first SYN. Returns false if there is no identifier left for it.

@@ -228,7 +228,7 @@ impl Sender {
         let mss = u64::from(t.mss);
         let initial = u64::from(t.initial_window.segments(index, planned)) * mss;
         let cc = controller(&config, mss, initial, index);
-        let rtt = RttEstimator::new(t.initial_rto, (t.min_rto, t.rto_floor), t.max_rto);
+        let rtt = RttEstimator::new(t);
         Self {
             mss,
             agreed_mss: mss,
