@@ -392,7 +392,7 @@ impl Connection {
         self.send.shed();
         self.recv.shed();
         self.subflows.forget_views();
-        self.policy.views = Vec::new();
+        self.policy.changed_views = Vec::new();
         self.scheduling.candidates = Vec::new();
         self.scheduling.subflows = Vec::new();
         self.outbox.packets.shrink_to_fit();

@@ -63,8 +63,9 @@ pub(super) struct PolicyDriver {
     /// When the policy was last asked and requested no action.
     pub(super) rested: Option<Instant>,
     pub(super) copied: Copied,
-    /// Scratch list of the subflow views that are shown to the policy.
-    pub(super) views: Vec<SubflowView>,
+    /// Scratch list of the subflow views that are shown to the policy, if something must be changed in those that the
+    /// subflow table keeps. Empty otherwise.
+    pub(super) changed_views: Vec<SubflowView>,
     /// What is left of the recovery budget, if there is one.
     bucket: Option<Bucket>,
     /// The message that the application described last, if it did.
@@ -81,7 +82,7 @@ impl PolicyDriver {
             triggers: Triggers::default(),
             rested: None,
             copied: Copied::default(),
-            views: Vec::new(),
+            changed_views: Vec::new(),
             bucket: config.recovery_budget.map(Bucket::new),
             message: None,
         }
@@ -140,6 +141,10 @@ impl Connection {
         let (done, paced);
         if self.policy.sender.as_ref()?.is_interested(&prospect) {
             paced = self.draw_view(now);
+            let views = match self.policy.changed_views.is_empty() {
+                true => self.subflows.kept_views(),
+                false => &self.policy.changed_views,
+            };
             let view = View {
                 now,
                 triggers: self.policy.triggers,
@@ -148,14 +153,13 @@ impl Connection {
                 decodes: self.sends_blocks(),
                 budget_left: self.policy.bucket.map(|b| b.left()),
                 message: self.policy.message.filter(|m| !m.ends_by(self.send.una)),
-                subflows: &self.policy.views,
+                subflows: views,
             };
             let action = self.policy.sender.as_mut()?.on_opportunity(&view);
             done = self.carry_out(now, action);
         } else {
             self.policy.copied.forget_below(self.send.una);
-            self.policy.views.clear();
-            paced = self.mark_paced(now);
+            paced = self.waits_for_pacing(now);
             done = None;
         }
         if done.is_none() {
@@ -243,49 +247,64 @@ impl Connection {
             whole && (same || v.uncoded.is_none())
         };
         let draw = |s: &mut Subflow| view_of(s, &rules);
-        let views = self.subflows.views(is_valid, draw);
-        self.policy.views.clear();
-        self.policy.views.extend_from_slice(views);
+        self.subflows.draw_views(is_valid, draw);
+        self.policy.changed_views.clear();
         if self.joins_wait() {
             self.mark_waiting_joins();
         }
-        self.mark_paced(now)
+        let paced = self.waits_for_pacing(now);
+        if paced {
+            self.mark_paced(now);
+        }
+        paced
+    }
+
+    /// Copies the kept views, so that they can be changed for the policy.
+    fn change_views(&mut self) {
+        if self.policy.changed_views.is_empty() {
+            let kept = self.subflows.kept_views();
+            self.policy.changed_views.extend_from_slice(kept);
+        }
     }
 
     /// Copies are not sent on a joined subflow before new data may be sent there.
     #[cold] // only while a join is under way
     fn mark_waiting_joins(&mut self) {
-        for (view, s) in self.policy.views.iter_mut().zip(self.subflows.iter()) {
+        self.change_views();
+        for (view, s) in self
+            .policy
+            .changed_views
+            .iter_mut()
+            .zip(self.subflows.iter())
+        {
             view.usable &= s.origin == Origin::Initial;
         }
     }
 
-    /// Whether pacing keeps a subflow from sending now, for a policy that waits for pacing. The views of these
-    /// subflows are marked.
-    fn mark_paced(&mut self, now: Instant) -> bool {
-        let mut any = false;
-        if self
-            .policy
-            .sender
-            .as_ref()
-            .is_some_and(|r| r.is_immediate())
-        {
-            return any;
-        }
-        if !self.subflows.marks().any(Marks::GATED) {
-            return any;
-        }
+    /// Whether pacing keeps a subflow from sending now, for a policy that waits for pacing.
+    #[inline]
+    fn waits_for_pacing(&mut self, now: Instant) -> bool {
+        let policy = self.policy.sender.as_ref();
+        policy.is_some_and(|r| !r.is_immediate())
+            && self.subflows.marks().any(Marks::GATED)
+            && (0..self.subflows.len()).any(|i| self.is_held_back(now, i))
+    }
+
+    /// Whether nothing but pacing keeps the subflow at `i` from sending now.
+    fn is_held_back(&mut self, now: Instant, i: usize) -> bool {
+        let o = self.subflows.summary(i);
+        let may = o.takes_data() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
+        may && !self.subflows[i].tx.is_paced_to(now)
+    }
+
+    /// Marks the views of the subflows that pacing keeps from sending now.
+    #[inline(never)] // only with pacing
+    fn mark_paced(&mut self, now: Instant) {
+        self.change_views();
         for i in 0..self.subflows.len() {
-            let o = self.subflows.summary(i);
-            let may = o.takes_data() && o.is(Marks::GATED) && o.has_room(u64::from(o.mss));
-            if may && !self.subflows[i].tx.is_paced_to(now) {
-                if let Some(view) = self.policy.views.get_mut(i) {
-                    view.paced = true;
-                }
-                any = true;
-            }
+            let paced = self.is_held_back(now, i);
+            self.policy.changed_views[i].paced = paced;
         }
-        any
     }
 
     /// Adds to the recovery budget what the new data sent so far have earned.

@@ -479,14 +479,14 @@ impl SubflowTable {
         self.overview().marks
     }
 
-    /// The views that a recovery policy sees. The view of a subflow is the result of `draw`. The previous
+    /// Draws the views that a recovery policy sees. The view of a subflow is the result of `draw`. The previous
     /// result is kept if the subflow was not changed since then and `is_valid` accepts the view. `draw` may
     /// change parts of a subflow that neither summary nor view shows.
-    pub(super) fn views(
+    pub(super) fn draw_views(
         &mut self,
         is_valid: impl Fn(&SubflowView) -> bool,
         mut draw: impl FnMut(&mut Subflow) -> SubflowView,
-    ) -> &[SubflowView] {
+    ) {
         let (all, views) = (&mut self.all, &mut self.views);
         self.unseen.take_each(|i| {
             if let Some(view) = views.get_mut(i) {
@@ -504,7 +504,11 @@ impl SubflowTable {
         for (s, view) in all.iter_mut().zip(views.iter()) {
             assert_eq!(*view, draw(s), "kept view of subflow {}", s.id);
         }
-        views
+    }
+
+    /// The views as they were last drawn.
+    pub(super) fn kept_views(&self) -> &[SubflowView] {
+        &self.views
     }
 
     /// Drops the views, so that they are recomputed, and frees their memory.
@@ -711,11 +715,11 @@ mod tests {
         let mut all = three();
         let drawn = |all: &mut SubflowTable, is_valid: &dyn Fn(&SubflowView) -> bool| {
             let mut ids = Vec::new();
-            let n = all.views(is_valid, |s| {
+            all.draw_views(is_valid, |s| {
                 ids.push(s.id.0);
                 view(s)
             });
-            let n = n.len();
+            let n = all.kept_views().len();
             // In debug builds each view is drawn once more, for comparison.
             ids.truncate(ids.len() - if cfg!(debug_assertions) { n } else { 0 });
             ids
