@@ -37,7 +37,7 @@ fn counts(text: &mut String, columns: &[&Column], ids: &[&str]) {
     text.push_str("|---|---|---|---|---|---|---|---|\n");
     for column in columns {
         let found: Vec<&Experiment> = ids.iter().filter_map(|id| column.find(id)).collect();
-        let version = found.first().map_or("", |e| e.version.as_str());
+        let version = column.version(ids);
         let claims = || found.iter().flat_map(|e| &e.claims);
         let of = |v: Verdict| claims().filter(|c| c.verdict == v).count().to_string();
         let numbers = VERDICTS.map(of).join(" | ");

@@ -273,6 +273,12 @@ impl Column {
         self.experiments.iter().find(has)
     }
 
+    /// The version that made the runs of the experiments `ids`, of one paper; empty if none of them was run.
+    fn version(&self, ids: &[&str]) -> &str {
+        let first = ids.iter().find_map(|id| self.find(id));
+        first.map_or("", |e| e.version.as_str())
+    }
+
     /// The claim with that id of an experiment.
     fn claim(&self, experiment: &str, id: &str) -> Option<&Claim> {
         self.find(experiment)?.claims.iter().find(|c| c.id == id)

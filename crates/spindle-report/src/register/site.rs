@@ -325,7 +325,7 @@ fn counts(parts: &[Part<'_>]) -> Markup {
                                 th scope="row" { a href=(part.file()) { (part.paper.id) } }
                                 td class="text" { (column.name()) }
                                 @for v in VERDICTS { td { (part.count(column, v)) } }
-                                td { (part.version(column)) }
+                                td { (column.version(&part.ids())) }
                             }
                         }
                     }
@@ -345,11 +345,9 @@ impl Part<'_> {
             .count()
     }
 
-    /// The version that made the runs of a column.
-    fn version<'a>(&self, column: &'a Column) -> &'a str {
-        let mut found = self.experiments.iter();
-        let first = found.find_map(|s| column.find(s.built_in.id));
-        first.map_or("", |e| e.version.as_str())
+    /// The ids of the experiments.
+    fn ids(&self) -> Vec<&'static str> {
+        self.experiments.iter().map(|s| s.built_in.id).collect()
     }
 }
 

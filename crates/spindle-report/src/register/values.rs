@@ -21,6 +21,11 @@ impl Register {
         for (paper, ids, columns) in self.papers() {
             let _ = write!(text, "\n## {}\n\n", paper.title);
             let names: Vec<String> = columns.iter().map(|c| c.name()).collect();
+            let versions: Vec<String> = columns
+                .iter()
+                .map(|c| format!("{} {}", c.name(), c.version(&ids)))
+                .collect();
+            let _ = writeln!(text, "Versions: {}.\n", versions.join("; "));
             let _ = writeln!(text, "| claim | the paper | {} |", names.join(" | "));
             let _ = writeln!(text, "|---|---|{}", "---|".repeat(columns.len()));
             for id in ids {
@@ -190,6 +195,7 @@ mod tests {
         .values();
         for line in [
             "## FUSO: Fast and Cautious",
+            "Versions: default, quick 1; linux-3.18, quick 1.",
             "| claim | the paper | default, quick | linux-3.18, quick |",
             "| **fuso-fig1** | | | |",
             "| `n1` sentence \\| fuso-fig1-n1 | 5 ms | holds: value in  | tied: value in linux-3.18 |",
