@@ -63,8 +63,8 @@ pub(super) struct PolicyDriver {
     /// When the policy was last asked and requested no action.
     pub(super) rested: Option<Instant>,
     pub(super) copied: Copied,
-    /// Scratch list of the subflow views that are shown to the policy, if something must be changed in those that the
-    /// subflow table keeps. Empty otherwise.
+    /// Scratch list of the subflow views that are shown to the policy in place of those that the subflow table keeps.
+    /// Each question to the policy empties it, and fills it if joins or pacing change a view.
     pub(super) changed_views: Vec<SubflowView>,
     /// What is left of the recovery budget, if there is one.
     bucket: Option<Bucket>,
@@ -271,12 +271,8 @@ impl Connection {
     #[cold] // only while a join is under way
     fn mark_waiting_joins(&mut self) {
         self.change_views();
-        for (view, s) in self
-            .policy
-            .changed_views
-            .iter_mut()
-            .zip(self.subflows.iter())
-        {
+        let views = self.policy.changed_views.iter_mut();
+        for (view, s) in views.zip(self.subflows.iter()) {
             view.usable &= s.origin == Origin::Initial;
         }
     }
