@@ -259,6 +259,31 @@ mod tests {
     use crate::library;
     use crate::registry::Registry;
 
+    /// A reading may replace a point by another one, and the number that the paper prints for it goes with it.
+    #[test]
+    fn every_reading_keeps_the_numbers_that_the_paper_prints() {
+        let registry = Registry::standard();
+        for reading in READINGS {
+            for paper in reading.papers().unwrap() {
+                for experiment in library::of_paper(&paper).unwrap() {
+                    let printed = |reading| {
+                        let overrides = Overrides {
+                            reading,
+                            ..Overrides::default()
+                        };
+                        experiment
+                            .read(&registry, &overrides)
+                            .unwrap()
+                            .printed
+                            .len()
+                    };
+                    let (with, without) = (printed(Some(reading)), printed(None));
+                    assert_eq!(with, without, "{} in {}", experiment.id, reading.name);
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_reading_can_be_applied_to_every_experiment_of_its_papers() {
         let registry = Registry::standard();

@@ -125,8 +125,8 @@ impl Node {
         }
     }
 
-    /// Replaces `old` by `new` wherever it is the value of `key` in this table and in the tables and lists in it.
-    /// `key` is a dotted path from this table or the key of an entry as the file has it, such as the
+    /// Replaces `old` by `new` wherever it is the value of `key`, or an item of that value if it is a list, in this
+    /// table and in the tables and lists in it. `key` is a dotted path from this table or the key of an entry as the file has it, such as the
     /// `"traffic.sizes"` of a point. Returns the number of replacements.
     pub(crate) fn replace(&mut self, key: &str, old: &Self, new: &Self) -> usize {
         self.replace_below("", key, &old.canonical(), new)
@@ -145,15 +145,31 @@ impl Node {
                         "" => k.clone(),
                         _ => format!("{path}.{k}"),
                     };
-                    if (k == key || full == key) && n.canonical() == old {
-                        *n = new.clone();
-                        return 1;
+                    match k == key || full == key {
+                        true if n.canonical() == old => {
+                            *n = new.clone();
+                            1
+                        }
+                        true => n.replace_items(old, new) + n.replace_below(&full, key, old, new),
+                        false => n.replace_below(&full, key, old, new),
                     }
-                    n.replace_below(&full, key, old, new)
                 })
                 .sum(),
             _ => 0,
         }
+    }
+
+    /// Replaces the items of a list that are `old`, in canonical form. Returns the number of replacements.
+    fn replace_items(&mut self, old: &str, new: &Self) -> usize {
+        let Value::List(items) = &mut self.value else {
+            return 0;
+        };
+        let mut equal = 0;
+        for item in items.iter_mut().filter(|item| item.canonical() == old) {
+            *item = new.clone();
+            equal += 1;
+        }
+        equal
     }
 
     /// Removes the entry `key` from a table and returns it.
@@ -328,6 +344,17 @@ mod tests {
         assert_eq!(n.replace("t.s", &old, &value("3")), 2);
         assert_eq!(n.replace("t.s", &value("7"), &value("8")), 1);
         let after = "t = { s = 3 }\nother = 7\nx = [{ \"t.s\" = 3 }, { \"t.s\" = 8 }]\n";
+        let after = Node::parse("y.toml", after).unwrap();
+        assert_eq!(n.canonical(), after.canonical());
+    }
+
+    #[test]
+    fn replace_changes_items_of_a_list() {
+        let text = "where = [\"a = 1\", \"b = 2\"]\nother = [\"a = 1\"]\n";
+        let mut n = Node::parse("x.toml", text).unwrap();
+        let [old, new] = ["a = 1", "a = 3"].map(|text| Node::from_flag("--set", text));
+        assert_eq!(n.replace("where", &old, &new), 1);
+        let after = "where = [\"a = 3\", \"b = 2\"]\nother = [\"a = 1\"]\n";
         let after = Node::parse("y.toml", after).unwrap();
         assert_eq!(n.canonical(), after.canonical());
     }
