@@ -1,4 +1,5 @@
-//! What `spindle` does to others at a shared bottleneck, and to a bottleneck with a short queue.
+//! What `spindle` does to others at a shared bottleneck, and to a bottleneck with a short queue. What its parts are worth
+//! where packets are lost.
 
 mod support;
 
@@ -120,4 +121,31 @@ fn lost_syn_costs_no_timeout_and_remembered_losses_decide_where_connections_begi
     assert!(alone > 0.2 && raced < 0.13, "{alone} and {raced} s");
     // Three round trips of 20 ms, and what the first flows need to learn the losses.
     assert!(remembered < 0.08, "{remembered} s");
+}
+
+/// Responses of 42 KB over persistent connections through a fabric of which each path loses 1 % of the packets.
+fn over_lossy_paths(transport: &str) -> RunResult {
+    let text = "[topology]\nname = \"leaf-spine\"\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n\
+         [loss]\non = [\"leaf-spine\"]\nrate = \"1%\"\n\
+         [scenario]\nmss = 1400\nmin_rto = \"10ms\"\ninitial_window = 40\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"all\"]\nservers = [\"all\"]\npairing = \"random\"\nload = \"400Mbps\"\n\
+         sizes = \"42KB\"\nconnections = \"persistent\"\nflows = 400";
+    let experiment = experiment(transport, text);
+    let registry = Registry::standard();
+    let scenario = &experiment.points[0].scenario;
+    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    run(&request).unwrap().result
+}
+
+#[test]
+fn parity_of_the_last_flight_saves_waiting_for_at_most_5_percent_of_the_bytes() {
+    let (with, without) = (
+        over_lossy_paths("spindle"),
+        over_lossy_paths("spindle+priced-copies"),
+    );
+    let share = |r: &RunResult| r.extra_bytes as f64 / r.payload_bytes as f64;
+    assert!(share(&without) < 0.001, "{}", share(&without));
+    assert!(share(&with) < 0.05, "{}", share(&with));
+    let (a, b) = (mean_seconds(&with.fct_ns), mean_seconds(&without.fct_ns));
+    assert!(a < 0.95 * b, "{a} against {b} s");
 }

@@ -320,6 +320,10 @@ pub(super) const VARIANTS: &[Group] = &[
                 "priced-copies",
                 "copies of late segments, and of others at a price",
             ),
+            (
+                "tail-parities",
+                "the same, and parities of the last flight at a price",
+            ),
         ],
     ),
     group("XLINK", &[("no-thresholds", "re-injection is always on")]),

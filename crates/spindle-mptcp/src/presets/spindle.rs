@@ -25,7 +25,7 @@ const PARTS: &[&str] = &[
     "path entropy: `reps`, a flow label for each packet, so that switches spread a subflow over all paths",
     "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins; twice at once if there is one address",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
-    "recovery: `priced-copies`, late segments over another path, others if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
+    "recovery: `tail-parities`, late segments over another path, others and a parity of the last flight if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
     "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once an RTT was measured, `bounded-back-off`",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
 ];
@@ -40,7 +40,7 @@ fn config() -> Config {
     Config {
         congestion: Arc::new(DelayBounded::default()),
         entropy: Some(Arc::new(Reps::default())),
-        recovery: Some(Arc::new(PricedCopies::default())),
+        recovery: Some(Arc::new(PricedCopies::with_parities())),
         multipath: Some(MultipathConfig {
             path_manager: Arc::new(Passive),
             scheduler: Arc::new(Earliest::default()),

@@ -301,8 +301,8 @@ fn with_fuso(config: &mut Config) -> bool {
     multipath(config, |m| m.early_dsn_delivery = true)
 }
 
-fn with_priced_copies(config: &mut Config) -> bool {
-    config.recovery = Some(Arc::new(PricedCopies::default()));
+fn with_priced_copies(config: &mut Config, copies: PricedCopies) -> bool {
+    config.recovery = Some(Arc::new(copies));
     multipath(config, |m| m.early_dsn_delivery = true)
 }
 
@@ -545,7 +545,9 @@ const OTHERS: &[Other] = others! {
     "fuso", "FUSO's recovery on top (FUSO section 3.2)",
         with_fuso;
     "priced-copies", "recovery: late segments over another path, others if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more (docs/spindle.md)",
-        with_priced_copies;
+        |c| with_priced_copies(c, PricedCopies::default());
+    "tail-parities", "recovery: as with `priced-copies`, and a parity of the last flight if its expected gain exceeds the price; a path is assumed to lose 1 % until it was observed (docs/spindle.md)",
+        |c| with_priced_copies(c, PricedCopies::with_parities());
     "raced-syn", "the SYN is sent from all local addresses at once, or twice if there is only one; the first answer decides where the connection begins (docs/spindle.md)",
         |c| multipath(c, |m| m.syn_race = Some(Duration::ZERO));
     "no-race", "the SYN is sent once, from one address",

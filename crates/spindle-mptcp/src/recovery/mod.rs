@@ -19,6 +19,7 @@ mod pinned_worst_path;
 mod priced;
 mod proactive;
 mod replicas;
+mod tail_parities;
 mod tcp_ir;
 mod xlink;
 
@@ -42,6 +43,7 @@ pub use oracle::Oracle;
 pub use pinned_worst_path::PinnedWorstPath;
 pub use priced::PricedCopies;
 pub use proactive::Proactive;
+pub use tail_parities::TailParities;
 pub use tcp_ir::TcpIr;
 pub use xlink::Xlink;
 

@@ -7,7 +7,7 @@ use spindle_units::{Duration, Instant};
 use super::choice::{self, Late, copy_late};
 use super::{
     Action, Capabilities, Eligibility, Prospect, Recovery, RecoveryFactory, SegmentView,
-    SubflowView, View,
+    SubflowView, TailParities, View,
 };
 
 /// The policy. A segment is copied over the fastest other subflow with room, inside its window and at most once:
@@ -18,10 +18,13 @@ use super::{
 /// - **Worthwhile copies**, if there are no new data: those whose expected gain exceeds [`Self::price`]. The gain is
 ///   the probability that the segment is lost, times the time that the copy would save if it is: the repair by
 ///   its own path takes a probe timeout (RFC 8985, section 7.2) and one way, the copy takes one way.
+/// - **Parities of the last flight** in place of such copies, if their gain is larger, with [`Self::parities`]. A single
+///   subflow has them as well, and nothing else. They need a peer that decodes them.
 ///
-/// The number of copies is at most [`Self::share`] of the segments sent, or [`Self::lossy_share`] of those on paths
+/// The number of copies and parities is at most [`Self::share`] of the segments sent, or [`Self::lossy_share`] of those on paths
 /// that lose much, and [`Self::free`] more. Late segments may cost as much more as was lost. Beyond that, only segments
-/// that are twice as late are copied, since their path no longer answers.
+/// that are twice as late are copied, since their path no longer answers. Parities have none of the free ones, so that
+/// connections of a few segments do not pay a large share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PricedCopies {
     /// The gain above which a copy is made, in smoothed RTTs of the path that would carry the copy. 0.05 by default
@@ -38,6 +41,8 @@ pub struct PricedCopies {
     pub free: f64,
     /// Which segments may be copied.
     pub eligibility: Eligibility,
+    /// Parities of the last flight. `None` by default.
+    pub parities: Option<TailParities>,
 }
 
 impl Default for PricedCopies {
@@ -49,6 +54,7 @@ impl Default for PricedCopies {
             lossy_from: 0.05,
             free: 8.0,
             eligibility: Eligibility::default(),
+            parities: None,
         }
     }
 }
@@ -61,6 +67,14 @@ const K: u64 = 4;
 const SILENCE: u64 = 2;
 
 impl PricedCopies {
+    /// With parities of the last flight, as by default.
+    pub fn with_parities() -> Self {
+        Self {
+            parities: Some(TailParities::default()),
+            ..Self::default()
+        }
+    }
+
     /// The number of copies that are allowed in total.
     fn allowed(&self, view: &View<'_>) -> f64 {
         let of = |s: &SubflowView| match s.loss >= self.lossy_from {
@@ -104,8 +118,8 @@ impl PricedCopies {
 #[derive(Debug)]
 struct PricedPolicy {
     settings: PricedCopies,
-    /// Copies requested so far.
-    copies: u64,
+    /// Copies and parities requested so far.
+    spent: u64,
     /// When the next segment will be late.
     due: Option<Instant>,
 }
@@ -114,45 +128,64 @@ impl RecoveryFactory for PricedCopies {
     fn build(&self, _seed: u64) -> Box<dyn Recovery> {
         Box::new(PricedPolicy {
             settings: *self,
-            copies: 0,
+            spent: 0,
             due: None,
         })
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+        Capabilities {
+            block_parities: self.parities.is_some(),
+            ..Capabilities::default()
+        }
     }
 
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
         Some(Arc::new(Self {
             eligibility: Eligibility::NotDataAcked,
+            parities: None,
             ..*self
         }))
     }
 }
 
 impl PricedPolicy {
-    fn choose(&mut self, view: &View<'_>) -> Action {
-        let paid = (self.copies + 1) as f64 <= self.settings.allowed_late(view);
+    /// A copy of a late segment over another subflow.
+    fn late(&mut self, view: &View<'_>) -> Option<Action> {
+        let paid = (self.spent + 1) as f64 <= self.settings.allowed_late(view);
         let patience = if paid { 1 } else { SILENCE };
         let late_at = |s: &SubflowView, segment: &SegmentView| {
             PricedCopies::late_after(s).map(|late| segment.sent_at + late * patience)
         };
         match copy_late(view, late_at) {
-            Late::Copy(copy) => return copy,
+            Late::Copy(copy) => return Some(copy),
             Late::Next(at) => self.due = Some(at),
             Late::Nothing => {}
         }
-        if view.new_data || (self.copies + 1) as f64 > self.settings.allowed(view) {
-            return Action::Nothing;
+        None
+    }
+
+    /// The copy or parity with the largest expected gain, if that exceeds the price.
+    fn worthwhile(&self, view: &View<'_>) -> Option<Action> {
+        let (next, allowed) = ((self.spent + 1) as f64, self.settings.allowed(view));
+        if view.new_data || next > allowed {
+            return None;
         }
-        let candidates = view.subflows.iter();
-        let gains = candidates.filter_map(|s| {
+        let copies = view.subflows.iter().filter_map(|s| {
             let segment = s.oldest_unprotected?;
             self.settings.worthwhile(view, s, &segment)
         });
-        let best = gains.max_by(|a, b| a.0.total_cmp(&b.0));
-        best.map_or(Action::Nothing, |(_, copy)| copy)
+        let paid = view.decodes && next <= allowed - self.settings.free;
+        let tails = self.settings.parities.filter(|_| paid).into_iter();
+        let parities = tails.flat_map(|tail| {
+            let parities = view
+                .subflows
+                .iter()
+                .filter_map(move |s| tail.parity(view, s));
+            parities.filter(|(gain, _)| *gain > self.settings.price)
+        });
+        let best = copies.chain(parities).max_by(|a, b| a.0.total_cmp(&b.0));
+        best.map(|(_, action)| action)
     }
 }
 
@@ -167,12 +200,11 @@ impl Recovery for PricedPolicy {
 
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         self.due = None;
-        if view.subflows.len() < 2 {
-            return Action::Nothing;
-        }
-        let action = self.choose(view);
-        self.copies += u64::from(action != Action::Nothing);
-        action
+        let several = view.subflows.len() > 1;
+        let late = several.then(|| self.late(view)).flatten();
+        let action = late.or_else(|| self.worthwhile(view));
+        self.spent += u64::from(action.is_some());
+        action.unwrap_or(Action::Nothing)
     }
 
     fn next_timeout(&self) -> Option<Instant> {
@@ -182,12 +214,16 @@ impl Recovery for PricedPolicy {
     fn is_immediate(&self) -> bool {
         true
     }
+
+    fn longest_block(&self) -> usize {
+        self.settings.parities.map_or(0, |p| p.longest_block)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{subflow, view};
-    use super::super::{Trigger, Window};
+    use super::super::{RunView, Trigger, Window};
     use super::*;
     use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
@@ -275,6 +311,50 @@ mod tests {
         assert_eq!(copies(10, 0), 30);
         assert_eq!(copies(10, 49), 40, "late: 10 more, as many as were lost");
         assert_eq!(copies(10, 50), 1000, "the path no longer answers");
+    }
+
+    /// A single subflow that has sent 200 segments, and ten of them in flight.
+    fn single() -> [SubflowView; 1] {
+        let mut s = [subflow(SubflowId(0))];
+        (s[0].sent, s[0].uncoded) = (
+            200,
+            Some(RunView {
+                first: SubflowPosition::FIRST_BYTE,
+                segments: 10,
+                parity_len: 1000,
+            }),
+        );
+        s
+    }
+
+    #[test]
+    fn single_subflow_has_parities_of_its_last_flight_up_to_the_share_of_segments() {
+        let subflows = single();
+        let parities = |new_data, decodes, settings: PricedCopies| {
+            let mut v = view(&subflows, new_data, Trigger::Sent);
+            v.decodes = decodes;
+            let mut policy = settings.build(1);
+            (0..1000)
+                .take_while(|_| policy.on_opportunity(&v) != Action::Nothing)
+                .count()
+        };
+        let with = PricedCopies::with_parities();
+        assert_eq!(parities(false, true, with), 8, "4 % of 200, and none free");
+        assert_eq!(parities(true, true, with), 0, "not before new data");
+        assert_eq!(parities(false, false, with), 0, "the peer does not decode");
+        assert_eq!(parities(false, true, PricedCopies::default()), 0);
+    }
+
+    #[test]
+    fn path_that_never_lost_a_segment_has_parities_no_longer() {
+        let mut subflows = single();
+        for (sent, wanted) in [(1000, true), (2000, false)] {
+            subflows[0].sent = sent;
+            let mut v = view(&subflows, false, Trigger::Sent);
+            v.decodes = true;
+            let action = PricedCopies::with_parities().build(1).on_opportunity(&v);
+            assert_eq!(action != Action::Nothing, wanted, "{sent}");
+        }
     }
 
     #[test]
