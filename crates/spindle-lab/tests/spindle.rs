@@ -149,3 +149,21 @@ fn parity_of_the_last_flight_saves_waiting_for_at_most_5_percent_of_the_bytes() 
     let (a, b) = (mean_seconds(&with.fct_ns), mean_seconds(&without.fct_ns));
     assert!(a < 0.95 * b, "{a} against {b} s");
 }
+
+/// The answer to the SYN that lost the race arrives after the other path was joined, and is answered by a RST. If both
+/// SYNs had the same port, the RST would end the join, which would be repeated after a second.
+#[test]
+fn slower_path_is_joined_at_once_after_a_race() {
+    let text = "[topology]\nname = \"dual-homed\"\npaths = 2\nrate = \"100Mbps\"\nserver_rate = \"1Gbps\"\nrtt = \"20ms\"\n\
+         buffer = \"1500KB\"\necn_threshold = \"0B\"\n\
+         [links]\non = [\"P2\"]\ndelay = \"18ms\"\n\
+         [scenario]\nmss = 1400\nmin_rto = \"200ms\"\necn = false\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\npairing = \"one-to-one\"\n\
+         arrivals = \"sequential\"\nsizes = \"30MB\"\nconnections = \"new\"\nflows = 2";
+    let experiment = experiment("spindle", text);
+    let registry = Registry::standard();
+    let scenario = &experiment.points[0].scenario;
+    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    let result = run(&request).unwrap().result;
+    assert_eq!((result.completed, result.timeouts), (2, 0));
+}

@@ -794,10 +794,15 @@ impl Stack {
 
     fn open_subflow(&mut self, now: Instant, slot: u32, w: &Wanted) -> bool {
         let ordinal = self.table.ordinal(slot);
-        let next = self
-            .table
-            .connection(slot)
-            .map_or(0, |c| c.subflows.len() as u8);
+        let next = self.table.connection(slot).map_or(0, |c| {
+            let next = c.subflows.len() as u8;
+            // The path of a rival may be joined before the peer knows that the rival lost the race.
+            if c.is_half_open() {
+                ports::of_rival(next)
+            } else {
+                next
+            }
+        });
         let local = Endpoint::new(w.local, 0);
         let Ok(local) = self.choose_port(local, w.remote, ordinal, next) else {
             return false;

@@ -42,6 +42,12 @@ pub(super) struct Wants {
     pub(super) subflow: u8,
 }
 
+/// The number of a rival of the first SYN, for [`Wants::subflow`]. Rivals count down from 255, and subflows up from 0, so
+/// that the port of a rival is not that of the subflow which joins its path later.
+pub(super) fn of_rival(subflow: u8) -> u8 {
+    !subflow
+}
+
 impl Ports {
     pub(super) fn new(secrets: &Secrets) -> Self {
         match secrets {
