@@ -126,8 +126,8 @@ impl Node {
     }
 
     /// Replaces `old` by `new` wherever it is the value of `key`, or an item of that value if it is a list, in this
-    /// table and in the tables and lists in it. `key` is a dotted path from this table or the key of an entry as the file has it, such as the
-    /// `"traffic.sizes"` of a point. Returns the number of replacements.
+    /// table and in the tables and lists in it. `key` is a dotted path from this table or the key of an entry as the
+    /// file has it, such as the `"traffic.sizes"` of a point. Returns the number of replacements.
     pub(crate) fn replace(&mut self, key: &str, old: &Self, new: &Self) -> usize {
         self.replace_below("", key, &old.canonical(), new)
     }
@@ -145,14 +145,13 @@ impl Node {
                         "" => k.clone(),
                         _ => format!("{path}.{k}"),
                     };
-                    match k == key || full == key {
-                        true if n.canonical() == old => {
-                            *n = new.clone();
-                            1
-                        }
-                        true => n.replace_items(old, new) + n.replace_below(&full, key, old, new),
-                        false => n.replace_below(&full, key, old, new),
+                    let is_key = k == key || full == key;
+                    if is_key && n.canonical() == old {
+                        *n = new.clone();
+                        return 1;
                     }
+                    let items = if is_key { n.replace_items(old, new) } else { 0 };
+                    items + n.replace_below(&full, key, old, new)
                 })
                 .sum(),
             _ => 0,

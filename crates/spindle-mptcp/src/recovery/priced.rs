@@ -67,7 +67,7 @@ const K: u64 = 4;
 const SILENCE: u64 = 2;
 
 impl PricedCopies {
-    /// With parities of the last flight, as by default.
+    /// The default values, and parities of the last flight with theirs.
     pub fn with_parities() -> Self {
         Self {
             parities: Some(TailParities::default()),
