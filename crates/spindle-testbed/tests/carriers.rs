@@ -109,14 +109,15 @@ fn only_data_is_lost_over_every_carrier() {
         assert!(lost > 0, "{}: no data was lost", row.name);
         assert!(packets > lost, "{}: not only data was lost", row.name);
     }
-    // A response of 70 segments over one path needs about as many packets with every carrier.
+    // A response has 70 segments with every carrier, and each is one packet. Fragments would double their number,
+    // and merged segments would halve it. A busy machine adds probes and retransmissions, but not 30.
     let outcome = carried_out("tcp,tun:tcp,udp:tcp", &["loss.rate=0%"]);
     let down: Vec<u64> = outcome.rows[0]
         .iter()
         .map(|r| link(r, "P2.down").0)
         .collect();
     for n in &down {
-        assert!(n.abs_diff(down[0]) <= 6, "{down:?}");
+        assert!((70..100).contains(n), "{down:?}");
     }
 }
 
