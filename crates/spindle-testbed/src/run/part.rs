@@ -328,7 +328,9 @@ fn result(worked: &WorkOutcome, after: &Totals, base: &Totals, fabric: &FabricRe
         }
     }
     let all = (s.timeouts - s0.timeouts) + (k.timeouts - k0.timeouts);
+    // A timeout counts for every flow in progress, of which only one had it.
     r.timeouts = r.timeouts.min(all);
+    r.flows_with_timeout = r.flows_with_timeout.min(all);
     r.late_timeouts = all - r.timeouts;
     r
 }
