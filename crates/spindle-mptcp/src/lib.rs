@@ -66,6 +66,7 @@ mod types;
 pub use config::{AnnouncedAddresses, Config, JoinPolicy, MultipathConfig};
 pub use connection::ended::{EndedSubflow, SubflowEnd, SubflowEnds};
 pub use connection::info::{ConnectionInfo, DataCounters, SubflowInfo};
+pub use connection::path_totals::{PathCounters, PathTotals};
 pub use connection::trace::{Coded, TraceEvent, TraceKind};
 pub use connection::{CloseReason, PathError, Role};
 pub use host::{

@@ -5,9 +5,11 @@ mod support;
 
 use std::sync::Arc;
 
+use spindle_mptcp::path_manager::FullMesh;
 use spindle_mptcp::{Event, Handle, StackCounters, preset};
 use spindle_units::Duration;
 use spindle_wire::Payload;
+use support::transfer::transfer;
 use support::{CLIENT, Net, Path, SERVER, endpoint};
 
 const CONNECTIONS: u16 = 100;
@@ -81,4 +83,45 @@ fn connections_that_end_during_a_survey_are_counted_once() {
     assert_eq!(after, net.stacks[SERVER].counters());
     assert_eq!(after.bytes_received, before.bytes_received);
     assert!(after.closed >= 60, "{}", after.closed);
+}
+
+#[test]
+fn totals_of_local_addresses_add_up_to_those_of_all_subflows() {
+    let lossy = |delay| Path {
+        loss: [0.02; 2],
+        ..Path::clean(Duration::from_millis(delay))
+    };
+    let own = |last| endpoint(last, 0).addr;
+    let further = [vec![own(1), own(3)], Vec::new()];
+    let mut net = Net::with_addresses(6, vec![lossy(5), lossy(6)], further);
+    let mut config = preset("fuso").expect("a preset").config;
+    if let Some(m) = &mut config.multipath {
+        m.path_manager = Arc::new(FullMesh);
+    }
+    let t = transfer(&mut net, [&config, &config], SERVER, 1_000_000);
+    let server = t.server.expect("accepted");
+    for (side, handle) in [(SERVER, server), (CLIENT, t.client)] {
+        net.stacks[side].close(net.now, handle);
+    }
+    while net.step(net.now + Duration::from_secs(600)) {}
+
+    let [client, server] = [CLIENT, SERVER].map(|side| net.stacks[side].counters());
+    // The connections no longer exist, and their totals remain.
+    assert_eq!((client.closed, server.closed), (1, 1));
+    let received: Vec<_> = client
+        .paths
+        .iter()
+        .map(|(a, c)| (a, c.bytes_received))
+        .collect();
+    let addresses: Vec<_> = received.iter().map(|(a, _)| *a).collect();
+    assert_eq!(addresses, [Some(own(1)), Some(own(3))]);
+    assert!(
+        received.iter().all(|(_, bytes)| *bytes > 100_000),
+        "{received:?}"
+    );
+    let sum = received.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    assert_eq!(sum, client.bytes_received + client.bytes_duplicate);
+    let sent: Vec<_> = server.paths.iter().map(|(a, c)| (a, c.send)).collect();
+    assert_eq!(sent, [(Some(own(2)), server.send)]);
+    assert!(server.send.losses > 0 && server.send.bytes > 1_000_000);
 }

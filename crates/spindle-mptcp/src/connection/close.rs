@@ -152,7 +152,7 @@ impl Connection {
     }
 
     fn note_past(&mut self, i: usize) {
-        self.ended.add_sent(&self.subflows[i].tx.counters);
+        self.ended.add(&self.subflows[i]);
         self.counters.challenge_acks += self.subflows[i].challenge_acks();
         self.keep_coding_counters(i);
         self.steps.add(self.subflows[i].steps() as usize);

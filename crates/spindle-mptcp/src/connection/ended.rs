@@ -6,7 +6,7 @@ use std::fmt;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
 
-use super::info::add_counters;
+use super::path_totals::PathTotals;
 use super::{CloseReason, Connection, PathError};
 use crate::subflow::sender::{CarriedWindow, SendCounters};
 use crate::subflow::{Origin, Subflow};
@@ -250,7 +250,7 @@ struct Record {
     /// The latest ended subflows, the oldest first.
     latest: VecDeque<EndedSubflow>,
     ends: SubflowEnds,
-    sent: SendCounters,
+    paths: PathTotals,
 }
 
 impl Ended {
@@ -261,7 +261,12 @@ impl Ended {
 
     /// Send counters of the ended subflows.
     pub(super) fn sent(&self) -> SendCounters {
-        self.0.as_ref().map(|r| r.sent).unwrap_or_default()
+        self.paths().map(PathTotals::sent).unwrap_or_default()
+    }
+
+    /// Totals of the ended subflows by their local address, if any has ended.
+    pub(super) fn paths(&self) -> Option<&PathTotals> {
+        self.0.as_ref().map(|r| &r.paths)
     }
 
     fn push(&mut self, e: EndedSubflow) {
@@ -273,9 +278,9 @@ impl Ended {
         r.latest.push_back(e);
     }
 
-    /// Adds the send counters of an ended subflow.
-    pub(super) fn add_sent(&mut self, counters: &SendCounters) {
-        add_counters(&mut self.0.get_or_insert_default().sent, counters);
+    /// Adds the counters of an ended subflow to the totals.
+    pub(super) fn add(&mut self, s: &Subflow) {
+        self.0.get_or_insert_default().paths.add_subflow(s);
     }
 }
 

@@ -4,11 +4,12 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Endpoint;
 
 use super::ended::EndedSubflow;
+use super::path_totals::PathTotals;
 use super::{CloseReason, Connection, Role};
 use crate::stage::coding::CodingCounters;
 use crate::subflow::sender::SendCounters;
 use crate::subflow::{Subflow, TcpState};
-use crate::types::{SubflowId, SubflowPosition};
+use crate::types::SubflowId;
 
 /// Counters of the data level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,6 +173,13 @@ impl Connection {
         total
     }
 
+    /// The totals of each local address, including those of past subflows.
+    pub(crate) fn path_totals(&self) -> PathTotals {
+        let mut totals = self.ended.paths().cloned().unwrap_or_default();
+        self.subflows.iter().for_each(|s| totals.add_subflow(s));
+        totals
+    }
+
     /// Counters of the data level and of its handshakes.
     pub(crate) fn data_counters(&self) -> DataCounters {
         let mut counters = self.counters;
@@ -197,7 +205,7 @@ impl Connection {
             ssthresh: s.tx.cc.ssthresh(),
             in_flight: s.tx.in_flight(),
             lost: s.tx.board.lost_bytes(),
-            bytes_received: s.rx.nxt.saturating_since(SubflowPosition::FIRST_BYTE),
+            bytes_received: s.bytes_received(),
             mss: s.tx.mss,
             most_data: self.most_data(i),
             srtt: s.tx.srtt(),

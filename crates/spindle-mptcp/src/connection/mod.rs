@@ -19,6 +19,7 @@ mod outbox;
 mod path_manager;
 mod path_probe;
 mod path_sample;
+pub(crate) mod path_totals;
 mod policy_driver;
 mod prefetch;
 mod reach;

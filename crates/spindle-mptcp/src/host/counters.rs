@@ -6,6 +6,7 @@ use super::table::Table;
 use crate::SendCounters;
 use crate::connection::ended::SubflowEnds;
 use crate::connection::info::add_counters;
+use crate::connection::path_totals::PathTotals;
 use crate::connection::{Connection, ConnectionEvent, Role};
 use crate::stage::coding::CodingCounters;
 
@@ -52,7 +53,7 @@ pub struct RefusedJoins {
 }
 
 /// Totals of a [`crate::Stack`], including connections that no longer exist.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackCounters {
     /// Connections opened by peers and established.
     pub accepted: u64,
@@ -105,6 +106,8 @@ pub struct StackCounters {
     pub undelivered: u64,
     /// Sending totals over all subflows.
     pub send: SendCounters,
+    /// Totals of the subflows by their local address. They do not include what coding adds.
+    pub paths: PathTotals,
     /// How long data were missing that were sent again: for each segment that was retransmitted, copied or reinjected
     /// from a dead subflow, the time from its first transmission until its data were acknowledged.
     pub repair_times: RepairTimes,
@@ -175,6 +178,7 @@ impl StackCounters {
             bytes_duplicate: d.bytes_duplicate,
             undelivered: d.undelivered,
             send: c.totals(),
+            paths: c.path_totals(),
             coding: c.coding_counters(),
             steps: c.steps(),
             ..Self::default()
@@ -209,6 +213,7 @@ impl StackCounters {
             bytes_duplicate,
             undelivered,
             send,
+            paths,
             repair_times,
             coding,
             steps,
@@ -237,6 +242,7 @@ impl StackCounters {
         self.bytes_duplicate += bytes_duplicate;
         self.undelivered += undelivered;
         add_counters(&mut self.send, send);
+        self.paths.merge(paths);
         self.repair_times.merge(repair_times);
         self.coding = self.coding.plus(coding);
         self.steps += steps;
@@ -284,7 +290,7 @@ impl Survey {
         if to < table.slots() {
             return None;
         }
-        let mut total = *gone;
+        let mut total = gone.clone();
         total.merge(&self.seen);
         gone.merge(&self.gone);
         Some(total)

@@ -720,7 +720,7 @@ impl Stack {
 
     /// The counters since the stack began, over existing and former connections.
     pub fn counters(&self) -> StackCounters {
-        let mut total = *self.counters;
+        let mut total = (*self.counters).clone();
         let live = self.table.handles().filter_map(|h| self.table.get(h));
         live.for_each(|c| total.add(c));
         total

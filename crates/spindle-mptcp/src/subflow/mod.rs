@@ -255,10 +255,16 @@ impl Subflow {
         self.tx.keep_to(config);
     }
 
+    /// Payload bytes that were received in order.
+    pub(crate) fn bytes_received(&self) -> u64 {
+        let positions = self.rx.nxt.saturating_since(SubflowPosition::FIRST_BYTE);
+        positions.saturating_sub(u64::from(self.rx.fin_reached()))
+    }
+
     /// The peer's data that were received in order, in full segments.
     pub(crate) fn received_segments(&self) -> u64 {
-        let bytes = self.rx.nxt.saturating_since(SubflowPosition::FIRST_BYTE);
-        bytes.div_ceil(self.tx.mss.max(1))
+        let positions = self.rx.nxt.saturating_since(SubflowPosition::FIRST_BYTE);
+        positions.div_ceil(self.tx.mss.max(1))
     }
 
     /// Holds the first SYN back until `until`, if that is in the future.

@@ -61,7 +61,7 @@ pub struct ConnectionStatus {
 }
 
 /// Totals of a network since its start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NetworkCounters {
     /// Packets and bytes that passed the link.
     pub link: LinkCounters,

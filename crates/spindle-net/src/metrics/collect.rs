@@ -11,6 +11,7 @@ use prometheus_client::registry::Unit;
 use spindle_units::{Duration, DurationHistogram};
 
 use super::Refused;
+use super::paths::Paths;
 use crate::udp::UdpCounters;
 use crate::{NetError, Network, NetworkCounters};
 
@@ -45,6 +46,11 @@ impl Snapshot {
             | Refused::Rule
             | Refused::Network => 0,
         }
+    }
+
+    /// The traffic of each local address.
+    pub(super) fn paths(&self) -> Paths {
+        Paths(self.counters.stack.paths.clone())
     }
 
     fn gauges(&self) -> [Metric; 5] {

@@ -6,6 +6,7 @@
 mod backends;
 mod collect;
 mod http;
+mod paths;
 mod process;
 mod service;
 mod uplinks;
@@ -324,6 +325,7 @@ impl Metrics {
             "The version that runs",
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
+        registry.register_collector(Box::new(snapshot.paths()));
         registry.register_collector(Box::new(snapshot));
         if let Some(states) = own.backends.get() {
             registry.register_collector(Box::new(backends::States((states.0)())));

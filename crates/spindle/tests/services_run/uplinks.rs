@@ -319,3 +319,43 @@ fn metered_device_is_left_once_its_allowance_is_used_up_and_the_count_goes_on_af
         assert_eq!(uplinks(&connect), both, "{}", connect.log());
     });
 }
+
+/// The value of a counter at the metrics' address `at`, in this namespace.
+fn counter(at: &str, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(at).expect("the metrics");
+    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("room");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("the metrics");
+    let value = text.lines().find_map(|l| l.strip_prefix(name));
+    let value = value.unwrap_or_else(|| panic!("{name} is not in {text}"));
+    value.trim().parse().expect("a number")
+}
+
+#[test]
+fn metrics_have_the_traffic_of_each_uplink() {
+    let test = "uplinks::metrics_have_the_traffic_of_each_uplink";
+    if !["tc", "nft"].iter().all(|p| have(test, p)) {
+        return;
+    }
+    within(test, 60, |_| {
+        let net = Net::new(RATE);
+        let _gateway = gateway(downloads());
+        net.up(1, 2);
+        net.up(2, 2);
+        let at = "127.0.0.1:9100";
+        let connect = net.connect(&format!("--via 192.0.2.1:4430 --metrics {at}"));
+        net.client.at(|| {
+            download(LEN / 2, &AtomicU64::new(0));
+            let received = ["10.3.1.2", "10.3.2.2"].map(|address| {
+                let labels = format!("{{transport=\"spindle\",address=\"{address}\"}}");
+                counter(at, &format!("spindle_path_bytes_received_total{labels}"))
+            });
+            // Each has a half of the rate.
+            let share = LEN as u64 / 8;
+            let log = || format!("{received:?}: {}", connect.log());
+            assert!(received.iter().all(|bytes| *bytes > share), "{}", log());
+            assert!(received.iter().sum::<u64>() >= LEN as u64 / 2, "{}", log());
+        });
+    });
+}
