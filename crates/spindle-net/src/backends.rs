@@ -14,13 +14,14 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::handshake::expired;
 pub use crate::metrics::BackendStatus;
+use crate::sources::Sources;
 
 /// How long all attempts together may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -78,6 +79,7 @@ pub struct Backends {
     entries: Arc<Mutex<Vec<Entry>>>,
     /// Notified when a back end goes down.
     failed: Arc<Notify>,
+    sources: Sources,
 }
 
 impl fmt::Display for Backends {
@@ -103,9 +105,21 @@ impl Backends {
         let backends = Self {
             entries: Arc::default(),
             failed: Arc::default(),
+            sources: Sources::default(),
         };
         backends.replace(list);
         backends
+    }
+
+    /// The same, connected to from these addresses.
+    #[must_use]
+    pub fn with_sources(self, sources: Sources) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// The addresses from which they are connected to.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// Uses these back ends from now on. Those that were used before keep their state. Open connections stay.
@@ -142,7 +156,7 @@ impl Backends {
             }
             let others = self.entries().len() > tried.len();
             let limit = if others { left.min(ATTEMPT) } else { left };
-            match attempt(addr, limit).await {
+            match self.attempt(addr, limit).await {
                 Ok(stream) => {
                     self.succeeded(addr, true);
                     return Ok(stream);
@@ -167,7 +181,10 @@ impl Backends {
                 continue;
             }
             tokio::time::sleep(PROBE).await;
-            let probe = |addr| async move { (addr, attempt(addr, PROBE).await.is_ok()) };
+            let probe = |addr| {
+                let backends = self.clone();
+                async move { (addr, backends.attempt(addr, PROBE).await.is_ok()) }
+            };
             let mut probes: JoinSet<_> = down.into_iter().map(probe).collect();
             while let Some(done) = probes.join_next().await {
                 if let Ok((addr, true)) = done {
@@ -187,6 +204,11 @@ impl Backends {
             failures: e.failures,
         };
         self.entries().iter().map(of).collect()
+    }
+
+    async fn attempt(&self, addr: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+        let stream = timeout(limit, self.sources.connect(addr)).await;
+        stream.map_err(|_| expired("service"))?
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
@@ -257,27 +279,14 @@ impl Backends {
 /// Whether the attempt failed for lack of files, ports or memory of this host, which says nothing of the back end
 /// (socket(2), connect(2)).
 fn is_of_this_host(error: &io::Error) -> bool {
-    use libc::{EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM};
-    let code = error.raw_os_error();
-    code.is_some_and(|c| [EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(&c))
-}
-
-async fn attempt(addr: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    let socket = match addr {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    }?;
-    // Until a relay has ended in order, closing this socket sends a reset.
-    socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
-    let stream = timeout(limit, socket.connect(addr)).await;
-    let stream = stream.map_err(|_| expired("service"))??;
-    stream.set_nodelay(true)?;
-    Ok(stream)
+    use libc::{EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    let of_code = |c| [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(&c);
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error().is_some_and(of_code)
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
 
@@ -344,7 +353,8 @@ mod tests {
         let port = full.local_addr().unwrap().port();
         let silent = |last| SocketAddr::from(([127, 0, 0, last], port));
         let mut filling = Vec::new();
-        while let Ok(stream) = attempt(silent(1), Duration::from_millis(200)).await {
+        let one = Backends::from(silent(1));
+        while let Ok(stream) = one.attempt(silent(1), Duration::from_millis(200)).await {
             filling.push(stream);
         }
         let (_answers, addr) = listener().await;

@@ -110,6 +110,8 @@ mod socket;
 #[cfg(feature = "services")]
 pub mod socks;
 #[cfg(feature = "services")]
+pub mod sources;
+#[cfg(feature = "services")]
 pub mod status;
 #[cfg(feature = "services")]
 pub mod takeover;

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::{Refusal, Status};
 use super::rules::{Permitted, Rules};
 use crate::metrics::Refused;
+use crate::sources::Sources;
 use crate::target::{Target, look_up};
 
 /// How long looking up a name and connecting may take in all.
@@ -106,6 +107,7 @@ impl Lookups {
 pub(super) async fn dial(
     rules: &Rules,
     lookups: &Lookups,
+    sources: &Sources,
     target: &Target,
 ) -> Result<TcpStream, DialError> {
     let deadline = Instant::now() + PATIENCE;
@@ -122,12 +124,13 @@ pub(super) async fn dial(
     };
     let mut permitted = rules.permitted(target, found);
     permitted.truncate(MOST_TRIED);
-    connect_to_any(&permitted, target, deadline).await
+    connect_to_any(&permitted, sources, target, deadline).await
 }
 
 /// Tries the addresses in their order, until one is connected or the deadline has passed.
 async fn connect_to_any(
     permitted: &[Permitted],
+    sources: &Sources,
     target: &Target,
     deadline: Instant,
 ) -> Result<TcpStream, DialError> {
@@ -135,7 +138,7 @@ async fn connect_to_any(
     for (i, address) in permitted.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let others = (permitted.len() - i) as u32;
-        let attempt = timeout(ATTEMPT.min(left / others), connect(*address)).await;
+        let attempt = timeout(ATTEMPT.min(left / others), sources.connect(address.addr())).await;
         let addr = address.addr();
         failed = match attempt {
             Ok(Ok(stream)) => return Ok(stream),
@@ -145,18 +148,6 @@ async fn connect_to_any(
         tracing::debug!(error = %failed, "an attempt failed");
     }
     Err(failed)
-}
-
-async fn connect(to: Permitted) -> io::Result<TcpStream> {
-    let socket = match to.addr() {
-        SocketAddr::V4(_) => TcpSocket::new_v4(),
-        SocketAddr::V6(_) => TcpSocket::new_v6(),
-    }?;
-    // Until a relay has ended in order, closing this socket sends a reset.
-    socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
-    let stream = socket.connect(to.addr()).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 #[cfg(test)]
@@ -171,7 +162,13 @@ mod tests {
     }
 
     async fn dialled(texts: &[&str], target: Target) -> Result<TcpStream, DialError> {
-        dial(&rules(texts), &Lookups::default(), &target).await
+        dial(
+            &rules(texts),
+            &Lookups::default(),
+            &Sources::default(),
+            &target,
+        )
+        .await
     }
 
     #[tokio::test]
@@ -204,7 +201,13 @@ mod tests {
         let found = [7, 8, 9].map(|n| SocketAddr::from(([127, 0, 0, n], 0)));
         let connected = async |texts: &[&str]| {
             let permitted = rules(texts).permitted(&target, found);
-            connect_to_any(&permitted, &target, Instant::now() + PATIENCE).await
+            connect_to_any(
+                &permitted,
+                &Sources::default(),
+                &target,
+                Instant::now() + PATIENCE,
+            )
+            .await
         };
         let stream = connected(&["127.0.0.0/8:*"]).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), there);

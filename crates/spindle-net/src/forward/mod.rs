@@ -22,6 +22,7 @@ pub use rules::{Rule, RuleError, Rules};
 
 use crate::metrics::Refused;
 use crate::relay::Inside;
+use crate::sources::Sources;
 use crate::target::Target;
 use answer::Refusal;
 use dial::{DialError, Lookups};
@@ -37,6 +38,7 @@ const ANSWER: Duration = Duration::from_secs(45);
 pub struct Forwarder {
     rules: Arc<RwLock<Arc<Rules>>>,
     lookups: Lookups,
+    sources: Sources,
 }
 
 /// A target that was reached.
@@ -56,7 +58,19 @@ impl Forwarder {
         Self {
             rules: Arc::new(RwLock::new(Arc::new(rules))),
             lookups: Lookups::default(),
+            sources: Sources::default(),
         }
+    }
+
+    /// The same, with targets connected to from these addresses.
+    #[must_use]
+    pub fn with_sources(self, sources: Sources) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// The addresses from which targets are connected to.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// The rules.
@@ -98,7 +112,7 @@ impl Forwarder {
         let deadline = Instant::now() + PATIENCE;
         let received = head::receive(inside.stream(), Some(&mut held), deadline).await?;
         let target = Request::parse(received.head())?.target;
-        let mut service = dial::dial(&self.rules(), &self.lookups, &target).await?;
+        let mut service = dial::dial(&self.rules(), &self.lookups, &self.sources, &target).await?;
         answer::open(inside.stream())
             .await
             .map_err(ForwardError::Client)?;

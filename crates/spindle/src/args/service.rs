@@ -218,6 +218,10 @@ pub(crate) struct Gateway {
     /// addresses; PORTS a port, a range or *; names open public addresses only; may be repeated
     #[arg(long, value_name = "HOST:PORTS")]
     pub(crate) forward: Vec<String>,
+    /// Connect to the service, or to the targets that clients name, from this address of this host; may be repeated.
+    /// Several take turns, and each has as many ports as one alone. One of each family that is needed
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) source: Vec<String>,
     /// The listening addresses are this host's own: rewrite what comes for them to addresses of
     /// Spindle's (nftables)
     #[arg(long)]

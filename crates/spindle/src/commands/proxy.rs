@@ -1,7 +1,7 @@
 //! The flags by which programs name their targets: `--forward` of a gateway; `--socks5`, `--http-connect` and
 //! `--proxy-users` of a connect.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU32;
 
 use spindle_net::Targets;
@@ -11,6 +11,7 @@ use spindle_net::fallback::Fallback;
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::Backend;
 use spindle_net::proxy::Proxy;
+use spindle_net::sources::MOST_SOURCES;
 use spindle_net::users::Users;
 
 use super::gateway::Asked;
@@ -29,6 +30,64 @@ const MOST_WEIGHT: u32 = 1000;
 
 /// What is behind a service of a gateway.
 pub(super) fn backend(args: &Asked) -> Result<Backend, Failure> {
+    let to = destination_of(args)?;
+    let backends = match &to {
+        Backend::Service(backends) => Some(backends),
+        Backend::Forward(_) => None,
+    };
+    let sources = sources_for(backends, args)?;
+    Ok(to.with_sources(sources.into_iter().collect()))
+}
+
+/// The addresses of `--source`, from which these back ends are connected to, if clients do not name their targets.
+pub(super) fn sources_for(
+    backends: Option<&Backends>,
+    args: &Asked,
+) -> Result<Vec<IpAddr>, Failure> {
+    let sources = sources(args)?;
+    if let Some(backends) = backends {
+        all_reachable(backends, &sources)?;
+    }
+    Ok(sources)
+}
+
+/// Refuses source addresses of which none has the family of a back end.
+fn all_reachable(backends: &Backends, sources: &[IpAddr]) -> Result<(), Failure> {
+    let served =
+        |to: SocketAddr| sources.is_empty() || sources.iter().any(|a| a.is_ipv4() == to.is_ipv4());
+    let mut addresses = backends.statuses().into_iter().map(|b| b.addr);
+    match addresses.find(|to| !served(*to)) {
+        None => Ok(()),
+        Some(to) => {
+            let family = if to.is_ipv4() { "IPv4" } else { "IPv6" };
+            let text = format!(": no {family} address, which the back end {to} needs; add one");
+            Err(Failure::setting("source", text))
+        }
+    }
+}
+
+/// The addresses of `--source`.
+fn sources(args: &Asked) -> Result<Vec<IpAddr>, Failure> {
+    let mut list: Vec<IpAddr> = Vec::new();
+    for text in &args.source {
+        let addr = text.parse().ok().filter(|a: &IpAddr| !a.is_unspecified());
+        let addr = addr.ok_or_else(|| bad("source", text, "an address of this host"))?;
+        if list.contains(&addr) {
+            return Err(bad("source", text, "each address once"));
+        }
+        list.push(addr);
+    }
+    match list.len() {
+        0..=MOST_SOURCES => Ok(list),
+        n => {
+            let text = format!(": found {n} addresses, want {MOST_SOURCES} at most");
+            Err(Failure::setting("source", text))
+        }
+    }
+}
+
+/// The back ends of a service, or the rules for the targets that its clients name.
+fn destination_of(args: &Asked) -> Result<Backend, Failure> {
     if args.forward.is_empty() {
         return Ok(Backend::Service(Backends::new(backends(args)?)));
     }

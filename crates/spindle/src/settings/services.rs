@@ -11,7 +11,15 @@ use crate::failure::Failure;
 /// The key of the tables.
 pub(super) const SERVICE: &str = "service";
 /// The flags that are keys of a service.
-const KEYS: [&str; 6] = ["listen", "to", "forward", "proxy-protocol", "allow", "deny"];
+const KEYS: [&str; 7] = [
+    "listen",
+    "to",
+    "forward",
+    "source",
+    "proxy-protocol",
+    "allow",
+    "deny",
+];
 /// The key of a service that is no flag.
 const NAME: &str = "name";
 

@@ -97,6 +97,58 @@ fn a_reload_replaces_the_back_ends_unless_the_file_is_wrong() {
     assert!(works(port), "{}", connect.log());
 }
 
+/// A service that answers a connection with the address from which it came.
+fn mirror() -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a service");
+    let addr = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let Ok(peer) = stream.peer_addr() else {
+                continue;
+            };
+            // An error means that the test has ended.
+            let _ = std::io::Write::write_all(&mut stream, peer.ip().to_string().as_bytes());
+        }
+    });
+    addr
+}
+
+#[test]
+fn connections_to_a_service_come_from_source_addresses_in_turn() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("gateway.toml");
+    let (outer, port, service) = (free(), free(), mirror());
+    let write = |source: &str| {
+        let text = format!(
+            "udp = true\n[[service]]\nlisten = \"{outer}\"\nto = \"{service}\"\nsource = {source}\n"
+        );
+        std::fs::write(&file, text).expect("the file");
+    };
+    write("[\"127.0.0.2\", \"127.0.0.3\"]");
+    let mut command = std::process::Command::new(crate::program::program());
+    command.arg("gateway").arg("--config").arg(&file);
+    let gateway = crate::program::Running::start(command);
+    let connect = start("connect", &format!("--listen {port} --via {outer}"));
+    let came_from = || {
+        let mut text = String::new();
+        let read = std::io::Read::read_to_string(&mut join(port), &mut text);
+        read.unwrap_or_else(|e| panic!("{e}: {}{}", gateway.log(), connect.log()));
+        text
+    };
+    let four: Vec<_> = std::iter::repeat_with(came_from).take(4).collect();
+    assert_eq!(four, ["127.0.0.2", "127.0.0.3", "127.0.0.2", "127.0.0.3"]);
+    write("\"127.0.0.4\"");
+    gateway.signal("HUP");
+    wait_for("the reload", || came_from() == "127.0.0.4");
+    write("\"::1\"");
+    gateway.signal("HUP");
+    wait_for("the mistake", || {
+        let log = gateway.log();
+        log.contains("source addresses stay as they were") && log.contains("gateway.toml:5: source")
+    });
+    assert_eq!(came_from(), "127.0.0.4");
+}
+
 #[test]
 fn signals_are_handled_while_names_of_back_ends_are_looked_up_in_vain() {
     let test = "signals_are_handled_while_names_of_back_ends_are_looked_up_in_vain";

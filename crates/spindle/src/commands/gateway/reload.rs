@@ -10,7 +10,7 @@ use spindle_net::gateway::ServiceHandle;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::super::proxy::{backends, rules};
+use super::super::proxy::{backends, rules, sources_for};
 use super::services::Named;
 use crate::args::{Args, Command};
 use crate::failure::Failure;
@@ -177,6 +177,12 @@ async fn replace_destination(
 ) {
     let name = service.name();
     let place = |f| placed((*settings).as_ref(), named.asked.place(f));
+    match sources_for(service.backends(), &named.asked).map_err(place) {
+        Ok(list) => service.sources().replace(list),
+        Err(failure) => {
+            tracing::error!(service = name, error = %failure.line(), "source addresses stay as they were");
+        }
+    }
     let forwards = !named.asked.forward.is_empty();
     match (service.forwarder(), service.backends()) {
         (Some(running), _) if forwards => match rules(&named.asked).map_err(place) {

@@ -24,6 +24,7 @@ pub(in crate::commands) struct Asked {
     listen: Vec<String>,
     pub(in crate::commands) to: Vec<String>,
     pub(in crate::commands) forward: Vec<String>,
+    pub(in crate::commands) source: Vec<String>,
     pub(in crate::commands) proxy_protocol: bool,
     allow: Vec<String>,
     deny: Vec<String>,
@@ -38,14 +39,22 @@ impl Asked {
             listen: args.listen.clone(),
             to: args.to.clone(),
             forward: args.forward.clone(),
+            source: args.source.clone(),
             proxy_protocol: args.proxy_protocol,
             ..Self::default()
         };
         let given = [&flags.listen, &flags.to, &flags.forward];
         let given = given.iter().any(|list| !list.is_empty());
-        if !given && flags.proxy_protocol && !tables.is_empty() {
+        let lone = [
+            ("proxy-protocol", flags.proxy_protocol),
+            ("source", !flags.source.is_empty()),
+        ];
+        if let Some((flag, _)) = lone.into_iter().find(|(_, set)| *set)
+            && !given
+            && !tables.is_empty()
+        {
             let text = " belongs to the service of listen and to, which are missing; put it into a [[service]]";
-            return Err(Failure::setting("proxy-protocol", text));
+            return Err(Failure::setting(flag, text));
         }
         let first = (given || tables.is_empty()).then_some(flags);
         let tables = tables.iter().map(|table| Self {
@@ -53,6 +62,7 @@ impl Asked {
             listen: table.values("listen"),
             to: table.values("to"),
             forward: table.values("forward"),
+            source: table.values("source"),
             proxy_protocol: table.is_set("proxy-protocol"),
             allow: table.values("allow"),
             deny: table.values("deny"),
