@@ -87,6 +87,8 @@ mod link;
 pub mod memory;
 #[cfg(feature = "services")]
 pub mod metrics;
+#[cfg(feature = "uplinks")]
+mod netlink;
 #[cfg(feature = "services")]
 pub mod networks;
 #[cfg(feature = "services")]

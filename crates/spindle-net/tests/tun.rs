@@ -571,7 +571,7 @@ fn two_set_ups_do_not_share_addresses_or_routing_tables() {
             let taken = taken.expect_err("the same address");
             let text = taken.to_string();
             assert!(matches!(taken, SetupError::Routed { .. }), "{text}");
-            assert!(text.contains("dev spin-0"), "{text}");
+            assert!(text.contains("routed to spin-0 already"), "{text}");
             let second = setup(&options("spin_0", "10.8.0.2")).expect("the second");
             for table in [7900, 7901] {
                 let routes = ip(&format!("-4 route show table {table}"));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use socket2::Socket;
 
-use super::{Dnat, Forwarding, SetupError, SetupGuard, SetupOptions, removal};
+use super::{Dnat, Entry, Forwarding, SetupError, SetupGuard, SetupOptions};
 use crate::error::NetError;
 use crate::tun::TunLink;
 
@@ -141,7 +141,10 @@ pub fn adopt(
 /// A guard that undoes what [`setup`](super::setup) does with these options.
 fn guard(options: &SetupOptions, state: SetupState, reserved: Vec<OwnedFd>) -> SetupGuard {
     let name = &options.tun.name;
-    let routes = options.addresses.iter().map(|addr| removal(name, *addr));
+    let routes = options.addresses.iter().map(|addr| Entry::Host {
+        to: *addr,
+        device: name.clone(),
+    });
     SetupGuard {
         undo: routes.collect(),
         table: (!options.dnat.is_empty()).then(|| name.clone()),
@@ -177,11 +180,11 @@ mod tests {
         let state: SetupState = serde_json::from_value(said).unwrap();
         assert_eq!(state.difference(&options), None);
         let guard = guard(&options, state, Vec::new());
-        let routes = [
-            "-4 route del 10.7.0.1/32 dev spin0",
-            "-6 route del fd00::1/128 dev spin0",
-        ];
-        assert_eq!(guard.undo, routes);
+        let routes: Vec<String> = guard.undo.iter().map(Entry::to_string).collect();
+        assert_eq!(
+            routes,
+            ["route 10.7.0.1/32 dev spin0", "route fd00::1/128 dev spin0"]
+        );
         assert_eq!(guard.table.as_deref(), Some("spin0"));
         let paths: Vec<_> = guard.forwarding.paths().collect();
         assert_eq!(paths, ["/proc/sys/net/ipv4/ip_forward"]);

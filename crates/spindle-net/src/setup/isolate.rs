@@ -24,7 +24,8 @@ use rustix::thread::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::SetupError;
-use super::command::{nft, run};
+use super::command::nft;
+use super::entries::{Device, everything_is_local};
 use crate::randomness::random_bytes;
 use crate::redirect::names::{NAMES_V4, NAMES_V6};
 
@@ -61,7 +62,7 @@ pub enum IsolateError {
     /// A socket could not be opened.
     #[error("no socket in the program's network: {0}")]
     Socket(io::Error),
-    /// `ip` or `nft` is missing or failed.
+    /// The network could not be set up, or `nft` is missing or failed.
     #[error("in the program's network: {0}")]
     Setup(#[from] SetupError),
 }
@@ -82,13 +83,13 @@ pub struct Isolated {
 /// [`IsolateError`], which says what is missing.
 pub fn isolate() -> Result<Isolated, IsolateError> {
     enter()?;
-    // The children `ip` and `nft` of a user other than root inherit no other capability.
+    // The child `nft` of a user other than root inherits no other capability.
     let keep = !geteuid().is_root();
     if keep {
         keep_net_admin().map_err(IsolateError::Namespaces)?;
     }
     let v6 = has_ipv6();
-    run("ip", &["-batch", "-"], Some(&addresses(v6)))?;
+    assign(v6)?;
     let isolated = open(v6).map_err(IsolateError::Socket)?;
     let port = isolated.listeners.first().and_then(|l| l.local_addr().ok());
     nft(&rules(port.map_or(0, |at| at.port())))?;
@@ -152,19 +153,16 @@ fn own() -> (Ipv4Addr, Ipv6Addr) {
     (v4, Ipv6Addr::from_bits(NAMES_V6.to_bits() + 1))
 }
 
-/// The commands for `ip -batch`. All addresses are local, so that a datagram passes the input hook, and an error reaches its
-/// sender as one from a host would. To refuse it at the output hook would make the system call fail with EPERM.
-fn addresses(v6: bool) -> String {
+/// Makes all addresses local, so that a datagram passes the input hook, and an error reaches its sender as one from a
+/// host would. To refuse it at the output hook would make the system call fail with EPERM.
+fn assign(v6: bool) -> Result<(), SetupError> {
     let (own_v4, own_v6) = own();
-    let mut lines = format!(
-        "link set lo up\naddr add {own_v4}/32 dev lo\nroute add local 0.0.0.0/0 dev lo src {own_v4}\n"
-    );
+    Device::enable("lo")?;
+    everything_is_local(own_v4.into())?;
     if v6 {
-        lines += &format!(
-            "addr add {own_v6}/128 dev lo nodad\nroute add local ::/0 dev lo src {own_v6}\n"
-        );
+        everything_is_local(own_v6.into())?;
     }
-    lines
+    Ok(())
 }
 
 /// The rules of the program's network. `port` is that of the listeners.

@@ -5,6 +5,7 @@
 //! would answer their segments with RST.
 
 mod command;
+mod entries;
 mod handover;
 mod isolate;
 mod nat;
@@ -13,7 +14,7 @@ mod reserve;
 
 use std::net::{IpAddr, SocketAddr};
 
-use command::ip;
+use entries::{Device, Entry};
 pub use handover::{Ownership, SetupState, Share, adopt};
 pub use isolate::{IsolateError, Isolated, isolate};
 pub(crate) use redirect::Listening;
@@ -31,11 +32,14 @@ const RULE_PRIORITY: u32 = 7_900;
 /// Routing tables for source-specific routes, one for each address. Each program takes free tables.
 const TABLES: std::ops::Range<u32> = 7_900..8_156;
 
+/// What to do about a lack of rights.
+const NEEDS_ADMIN: &str = "; it takes CAP_NET_ADMIN: run it as root or in a user namespace";
+
 /// Why the system could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// A program could not be started.
-    #[error("cannot run `{command}`: {source}; install iproute2 and nftables")]
+    #[error("cannot run `{command}`: {source}; install nftables")]
     Start {
         /// The command line.
         command: String,
@@ -49,6 +53,16 @@ pub enum SetupError {
         command: String,
         /// Its standard error.
         said: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// The system refused something.
+    #[error("cannot {what}: {source}{hint}")]
+    System {
+        /// What was to be done.
+        what: String,
+        /// The system's error.
+        source: std::io::Error,
         /// What to do about it.
         hint: &'static str,
     },
@@ -71,7 +85,7 @@ pub enum SetupError {
     },
     /// An address is already routed to another device.
     #[error(
-        "{address} cannot be routed to {device}, since there is a route already: {route}; stop the gateway or \
+        "{address} cannot be routed to {device}, since it is routed to {to} already; stop the gateway or \
          connect that has it or choose another address, or with --dnat, which derives inner addresses from \
          the device's name, another name"
     )]
@@ -80,8 +94,8 @@ pub enum SetupError {
         address: IpAddr,
         /// The device that the address should be routed to.
         device: String,
-        /// The existing route.
-        route: String,
+        /// The device of the existing route.
+        to: String,
     },
     /// All routing tables for source-specific routes are in use.
     #[error(
@@ -172,8 +186,8 @@ impl Forwarding {
 /// Undoes the set-up when dropped. It does not hold the device, which is closed with its link.
 #[derive(Debug)]
 pub struct SetupGuard {
-    /// Arguments for `ip`, to be run in reverse order.
-    undo: Vec<String>,
+    /// What was added, and is removed in reverse order.
+    undo: Vec<Entry>,
     table: Option<String>,
     /// Sockets that keep other programs from the rewritten addresses.
     reserved: Vec<Socket>,
@@ -188,7 +202,7 @@ pub struct SetupGuard {
 /// its set-up, what it left is removed first. After an error, everything done so far is undone.
 ///
 /// # Errors
-/// [`SetupError`], which names the command that failed.
+/// [`SetupError`], which names what failed.
 pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError> {
     check(options)?;
     let name = &options.tun.name;
@@ -205,7 +219,7 @@ pub fn setup(options: &SetupOptions) -> Result<(TunLink, SetupGuard), SetupError
         ownership: Ownership::new(false),
         state: SetupState::of(options),
     };
-    ip(&format!("link set dev {name} up"))?;
+    Device::enable(name)?;
     for addr in &options.addresses {
         guard.route(name, *addr)?;
     }
@@ -255,82 +269,87 @@ fn check(options: &SetupOptions) -> Result<(), SetupError> {
 
 /// Removes a persistent device of this name that no process holds, which a killed run may have left.
 fn remove_device(name: &str) -> Result<(), SetupError> {
-    if let Ok(text) = ip(&format!("-d link show dev {name}")) {
-        // A device that is not persistent exists only while a process holds it. A persistent device has a
-        // carrier while a process holds it, which is visible once the device is up.
-        let persistent = text.contains("persist on");
-        if !persistent || held(name)? {
-            return Err(SetupError::InUse(name.to_owned()));
-        }
-        ip(&format!("link del dev {name}"))?;
+    let Some(device) = Device::find(name)? else {
+        return Ok(());
+    };
+    // A device that is not persistent exists only while a process holds it. A persistent device has a
+    // carrier while a process holds it, which is visible once the device is up.
+    if !device.persistent || held(name)? {
+        return Err(SetupError::InUse(name.to_owned()));
     }
-    Ok(())
+    device.delete(name)
 }
 
 /// Whether a process has the device open.
 fn held(name: &str) -> Result<bool, SetupError> {
-    ip(&format!("link set dev {name} up"))?;
-    Ok(ip(&format!("link show dev {name}"))?.contains("LOWER_UP"))
+    Device::enable(name)?;
+    Ok(Device::find(name)?.is_some_and(|device| device.carrier))
 }
 
 impl SetupGuard {
-    /// Adds a route that must not exist yet. Returns whether it was added.
-    fn add_route(&mut self, what: &str, family: &str) -> Result<bool, SetupError> {
-        match ip(&format!("{family} route add {what}")) {
-            Ok(_) => {
-                self.undo.push(format!("{family} route del {what}"));
-                Ok(true)
-            }
-            // EEXIST.
-            Err(SetupError::Failed { said, .. }) if said.contains("File exists") => Ok(false),
-            Err(e) => Err(e),
+    /// Adds an entry that must not exist yet. Returns whether it was added.
+    fn add(&mut self, entry: Entry) -> Result<bool, SetupError> {
+        let added = entry.add()?;
+        if added {
+            self.undo.push(entry);
         }
+        Ok(added)
     }
 
     /// Routes one of Spindle's addresses to the device.
     fn route(&mut self, device: &str, addr: IpAddr) -> Result<(), SetupError> {
-        let family = family(addr);
-        if self.add_route(&route_to(device, addr), family)? {
+        let route = Entry::Host {
+            to: addr,
+            device: device.to_owned(),
+        };
+        if self.add(route)? {
             return Ok(());
         }
-        let route = ip(&format!("{family} route show {addr}/{}", prefix(addr)))?;
         Err(SetupError::Routed {
             address: addr,
             device: device.to_owned(),
-            route: route.trim().replace('\n', ", "),
+            to: entries::devices_of(addr)?.join(", "),
         })
     }
 
     /// Routes packets with this source by their device, in a table that no other program uses.
     fn source_route(&mut self, r: &SourceRoute) -> Result<(), SetupError> {
-        let family = family(r.source);
-        let from = format!("from {}/{}", r.source, prefix(r.source));
+        let v4 = r.source.is_ipv4();
+        let rules = entries::rules(v4)?;
         // The address is routed to our device, so an existing rule for it was left by a run that was killed.
-        while let Ok(rules) = ip(&format!("{family} rule show {from}"))
-            && let Some(table) = rules.lines().find_map(table_of)
-        {
-            let rule = format!("{from} lookup {table} priority {RULE_PRIORITY}");
-            ip(&format!("{family} rule del {rule}"))?;
-            // The table may already be empty.
-            let _ = ip(&format!("{family} route flush table {table}"));
+        let left = rules.iter().filter(|(from, _)| *from == Some(r.source));
+        for (_, table) in left.clone() {
+            let rule = Entry::Rule {
+                from: r.source,
+                table: *table,
+            };
+            rule.remove()?;
+            entries::flush(v4, *table)?;
         }
-        let table = self.free_table(r)?;
-        let rule = format!("{from} lookup {table} priority {RULE_PRIORITY}");
-        ip(&format!("{family} rule add {rule}"))?;
-        self.undo.push(format!("{family} rule del {rule}"));
+        let left: Vec<u32> = left.map(|(_, table)| *table).collect();
+        let named = rules.iter().map(|(_, table)| *table);
+        let named: Vec<u32> = named.filter(|t| !left.contains(t)).collect();
+        let table = self.free_table(r, &named)?;
+        let rule = Entry::Rule {
+            from: r.source,
+            table,
+        };
+        // There is no such rule any more.
+        self.add(rule)?;
         Ok(())
     }
 
     /// The first table that no rule names and that has no default route. The client's default route is added to
     /// it.
-    fn free_table(&mut self, r: &SourceRoute) -> Result<u32, SetupError> {
-        let family = family(r.source);
-        let rules = ip(&format!("{family} rule show"))?;
-        let named: Vec<u32> = rules.lines().filter_map(table_of).collect();
-        let via = r.via.map_or(String::new(), |v| format!("via {v} "));
+    fn free_table(&mut self, r: &SourceRoute, named: &[u32]) -> Result<u32, SetupError> {
         for table in TABLES.filter(|t| !named.contains(t)) {
-            let what = format!("default {via}dev {} table {table}", r.device);
-            if self.add_route(&what, family)? {
+            let route = Entry::Default {
+                v4: r.source.is_ipv4(),
+                via: r.via,
+                device: r.device.clone(),
+                table,
+            };
+            if self.add(route)? {
                 return Ok(table);
             }
         }
@@ -346,9 +365,9 @@ impl SetupGuard {
             let Some(path) = family.paths().next() else {
                 continue;
             };
-            let failed = |e: std::io::Error| SetupError::Failed {
-                command: format!("echo 1 > {path}"),
-                said: e.to_string(),
+            let failed = |source| SetupError::System {
+                what: format!("write 1 to {path}"),
+                source,
                 hint: "; forwarding has to be switched on by hand",
             };
             let before = std::fs::read_to_string(path).map_err(failed)?;
@@ -370,9 +389,9 @@ impl SetupGuard {
             nat::remove(&name);
         }
         self.reserved.clear();
-        for line in self.undo.drain(..).rev() {
+        for entry in self.undo.drain(..).rev() {
             // Routes are removed together with their device.
-            if let Err(e) = ip(&line) {
+            if let Err(e) = entry.remove() {
                 tracing::debug!(error = %e, "nothing left to undo");
             }
         }
@@ -388,33 +407,6 @@ impl Drop for SetupGuard {
     fn drop(&mut self) {
         self.undo();
     }
-}
-
-/// The table of Spindle's that a line of `ip rule show` names.
-fn table_of(line: &str) -> Option<u32> {
-    let mut words = line.split_whitespace();
-    let priority = words.next()?.strip_suffix(':')?.parse::<u32>().ok()?;
-    words.find(|w| *w == "lookup")?;
-    let table = words.next()?.parse().ok()?;
-    (priority == RULE_PRIORITY && TABLES.contains(&table)).then_some(table)
-}
-
-/// The route of one of Spindle's addresses to the device, for `ip route`.
-fn route_to(device: &str, addr: IpAddr) -> String {
-    format!("{addr}/{} dev {device}", prefix(addr))
-}
-
-/// Arguments for `ip` that remove this route.
-fn removal(device: &str, addr: IpAddr) -> String {
-    format!("{} route del {}", family(addr), route_to(device, addr))
-}
-
-fn family(addr: IpAddr) -> &'static str {
-    if addr.is_ipv4() { "-4" } else { "-6" }
-}
-
-fn prefix(addr: IpAddr) -> u8 {
-    if addr.is_ipv4() { 32 } else { 128 }
 }
 
 #[cfg(test)]
@@ -443,20 +435,6 @@ mod tests {
             to: "[2001:db8::1]:80".parse().expect("an address"),
         });
         assert!(matches!(check(&mixed), Err(SetupError::Families(..))));
-    }
-
-    #[test]
-    fn tables_named_by_rules_of_other_programs_are_not_ours() {
-        let ours = "7900:\tfrom 10.8.0.1 lookup 7903 ";
-        assert_eq!(table_of(ours), Some(7903));
-        for other in [
-            "0:\tfrom all lookup local",
-            "7901:\tfrom 10.8.0.1 lookup 7903",
-            "7900:\tfrom 10.8.0.1 lookup 100",
-            "",
-        ] {
-            assert_eq!(table_of(other), None, "{other}");
-        }
     }
 
     #[test]

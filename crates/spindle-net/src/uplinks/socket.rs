@@ -3,35 +3,28 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use bytes::BytesMut;
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
-use socket2::SockRef;
 use tokio::io::unix::AsyncFd;
 
 use super::event::Event;
 use super::table::Table;
+use crate::netlink::{BUFFER, dump, each, open};
 
 /// The multicast groups (linux/rtnetlink.h, `enum rtnetlink_groups`): links, IPv4 and IPv6 addresses, IPv4 and IPv6
 /// routes.
 const GROUPS: [u32; 5] = [1, 5, 9, 7, 11];
-/// Bytes of a datagram. The kernel's dumps use at most 32 KiB (`NLMSG_GOODSIZE` and `netlink_dump`).
-const BUFFER: usize = 1 << 16;
 /// Bytes of messages that may wait to be read. If there are more, the kernel drops them and reports ENOBUFS.
 const WAITING: usize = 1 << 20;
 /// Most datagrams of one batch.
 const BATCH: usize = 256;
-/// How long the kernel may take for a part of a dump.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a dump is begun again because the kernel's state changed in the meantime.
 const ATTEMPTS: usize = 5;
 
@@ -83,26 +76,6 @@ impl Changes {
     }
 }
 
-/// Calls `f` with each message of a datagram. The rest of a datagram after a message that cannot be read is skipped.
-fn each(datagram: &[u8], mut f: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) {
-    let mut at = 0;
-    while let Some(header) = datagram.get(at..at + 4) {
-        let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let Some(bytes) = datagram
-            .get(at..at.saturating_add(len))
-            .filter(|_| len >= 16)
-        else {
-            return;
-        };
-        match NetlinkMessage::deserialize(bytes) {
-            Ok(message) => f(message),
-            Err(error) => tracing::debug!(%error, "a netlink message cannot be read"),
-        }
-        // NLMSG_ALIGN: messages begin at multiples of four bytes.
-        at += len.next_multiple_of(4);
-    }
-}
-
 /// Reads the present state. It blocks, for as long as the kernel takes for some dumps.
 ///
 /// # Errors
@@ -119,9 +92,7 @@ pub(super) fn read(gateways: &[IpAddr]) -> io::Result<Table> {
 
 /// Reads the present state. Returns `None` if it changed in the meantime, so that parts may be missing.
 fn attempt(gateways: &[IpAddr]) -> io::Result<Option<Table>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
+    let socket = open()?;
     let mut table = Table::new(gateways.to_vec());
     let route = |family| {
         let mut message = RouteMessage::default();
@@ -153,9 +124,7 @@ fn attempt(gateways: &[IpAddr]) -> io::Result<Option<Table>> {
 /// # Errors
 /// The system's error.
 pub(super) fn read_counters() -> io::Result<BTreeMap<String, u64>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
+    let socket = open()?;
     let mut counters = BTreeMap::new();
     let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
     // A device that appears meanwhile is counted the next time.
@@ -182,60 +151,9 @@ fn carried(attributes: Vec<LinkAttribute>) -> Option<(String, u64)> {
     Some((name?, bytes?))
 }
 
-/// Calls `f` with each message of the answer to one request. Returns false if the state changed in the meantime.
-fn dump(
-    socket: &Socket,
-    request: RouteNetlinkMessage,
-    mut f: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
-) -> io::Result<bool> {
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
-    socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
-    let (mut done, mut whole, mut failed) = (false, true, None);
-    let mut buffer = BytesMut::with_capacity(BUFFER);
-    while !done {
-        buffer.clear();
-        buffer.reserve(BUFFER);
-        let (_, from) = socket.recv_from(&mut buffer, 0)?;
-        if from.port_number() != 0 {
-            continue;
-        }
-        each(&buffer, |message| {
-            whole &= message.header.flags & NLM_F_DUMP_INTR == 0;
-            match &message.payload {
-                NetlinkPayload::Done(_) => done = true,
-                NetlinkPayload::Error(e) => failed = Some(e.to_io()),
-                _ => f(message),
-            }
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-    }
-    Ok(whole)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn datagrams_with_wrong_lengths_end_without_a_panic() {
-        for datagram in [
-            &[][..],
-            &[16, 0, 0],
-            &[0; 16],
-            &[255; 32],
-            &[15, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
-            &[17, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-        ] {
-            each(datagram, |m| assert!(Event::of(m).is_none()));
-        }
-    }
 
     #[test]
     fn counters_of_this_host_grow_with_what_its_loopback_device_carries() {

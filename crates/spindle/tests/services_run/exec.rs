@@ -288,7 +288,7 @@ fn what_is_missing_is_said_and_the_program_does_not_run() {
         for (line, wanted) in [
             (
                 format!("unshare --mount sh -c '{hidden} {exec}'"),
-                "install iproute2 and nftables",
+                "install nftables",
             ),
             (
                 format!("unshare --user --map-root-user sh -c '{none} {exec}'"),
