@@ -108,7 +108,7 @@ impl Entry {
             let request = match message {
                 Message::Route(m) => RouteNetlinkMessage::DelRoute(m),
                 Message::Rule(mut m) => {
-                    // The rule is removed whoever is said to have added it.
+                    // ip(8) may have added the rule, with another protocol.
                     let is_protocol = |a: &RuleAttribute| matches!(a, RuleAttribute::Protocol(_));
                     m.attributes.retain(|a| !is_protocol(a));
                     RouteNetlinkMessage::DelRule(m)
