@@ -583,14 +583,21 @@ fn two_set_ups_do_not_share_addresses_or_routing_tables() {
             assert!(!rules.contains("7901"), "{rules}");
             drop(first);
             // A rule and a route that a killed run left behind are replaced.
-            ip("-4 route add default dev host1 table 7900");
-            ip("-4 rule add from 10.8.0.1/32 lookup 7900 priority 7900");
-            let third = setup(&options("spin0", "10.8.0.1")).expect("the third");
-            let rules = ip("-4 rule show priority 7900");
-            assert_eq!(rules.lines().count(), 1, "{rules}");
-            let routes = ip("-4 route show table 7900");
-            assert!(routes.starts_with("default dev host0"), "{routes}");
-            drop(third);
+            for (family, source) in [("-4", "10.8.0.1/32"), ("-6", "fd00::8/128")] {
+                ip(&format!("{family} route add default dev host1 table 7900"));
+                ip(&format!(
+                    "{family} rule add from {source} lookup 7900 priority 7900"
+                ));
+                let addr = source.split('/').next().expect("an address");
+                let next = setup(&options("spin0", addr)).expect("the next one");
+                let rules = ip(&format!("{family} rule show priority 7900"));
+                assert_eq!(rules.lines().count(), 1, "{rules}");
+                let routes = ip(&format!("{family} route show table 7900"));
+                assert!(routes.starts_with("default dev host0"), "{routes}");
+                drop(next);
+                let rules = ip(&format!("{family} rule show priority 7900"));
+                assert_eq!(rules, "", "{source}");
+            }
         },
     );
 }

@@ -224,13 +224,16 @@ fn list<T>(
     Ok(items)
 }
 
-/// The routes of a family, of all tables.
-fn routes(v4: bool) -> Result<Vec<RouteMessage>, SetupError> {
+/// The routes of a family, of all tables, that are wanted.
+fn routes(
+    v4: bool,
+    wanted: impl Fn(&RouteMessage) -> bool,
+) -> Result<Vec<RouteMessage>, SetupError> {
     let mut request = RouteMessage::default();
     request.header.address_family = family(v4);
     let request = RouteNetlinkMessage::GetRoute(request);
     list(&request, "routes", |message| match message {
-        RouteNetlinkMessage::NewRoute(route) => Some(route),
+        RouteNetlinkMessage::NewRoute(route) => Some(route).filter(&wanted),
         _ => None,
     })
 }
@@ -260,12 +263,8 @@ pub(super) fn devices_of(addr: IpAddr) -> Result<Vec<String>, SetupError> {
             _ => None,
         })
     };
-    let routes = routes(addr.is_ipv4())?;
-    Ok(routes
-        .iter()
-        .filter(|r| exact(r))
-        .filter_map(name)
-        .collect())
+    let routes = routes(addr.is_ipv4(), exact)?;
+    Ok(routes.iter().filter_map(name).collect())
 }
 
 /// Removes all routes of one of Spindle's tables.
@@ -273,12 +272,14 @@ pub(super) fn devices_of(addr: IpAddr) -> Result<Vec<String>, SetupError> {
 /// # Errors
 /// [`SetupError::System`].
 pub(super) fn flush(v4: bool, table: u32) -> Result<(), SetupError> {
-    for route in routes(v4)?
-        .into_iter()
-        .filter(|r| table_of_route(r) == table)
-    {
-        change(RouteNetlinkMessage::DelRoute(route), 0)
-            .map_err(|e| refused(format!("remove a route of table {table}"), e))?;
+    for route in routes(v4, |r| table_of_route(r) == table)? {
+        match change(RouteNetlinkMessage::DelRoute(route), 0) {
+            // Routes are removed together with their device.
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+            removed => {
+                removed.map_err(|e| refused(format!("remove a route of table {table}"), e))?;
+            }
+        }
     }
     Ok(())
 }
