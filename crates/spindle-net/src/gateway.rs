@@ -26,7 +26,6 @@ use crate::proxy_protocol;
 use crate::relay::{self, Asking, Ended, Inside, RelayOptions};
 use crate::service::{self, Lifecycle, Stage, Summary};
 use crate::socket::{ListenOptions, Network, TcpListener, TcpStream};
-use crate::sources::Sources;
 use crate::target::Target;
 use crate::tls::{Guest, ServerTls};
 use services::Admitted;
@@ -42,25 +41,6 @@ pub enum Backend {
     Service(Backends),
     /// The targets that clients name, within rules.
     Forward(Forwarder),
-}
-
-impl Backend {
-    /// The same, connected to from these addresses of this host.
-    #[must_use]
-    pub fn with_sources(self, sources: Sources) -> Self {
-        match self {
-            Self::Service(backends) => Self::Service(backends.with_sources(sources)),
-            Self::Forward(forwarder) => Self::Forward(forwarder.with_sources(sources)),
-        }
-    }
-
-    /// The addresses of this host from which it is connected to.
-    pub fn sources(&self) -> &Sources {
-        match self {
-            Self::Service(backends) => backends.sources(),
-            Self::Forward(forwarder) => forwarder.sources(),
-        }
-    }
 }
 
 impl fmt::Display for Backend {

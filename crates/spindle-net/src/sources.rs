@@ -52,8 +52,8 @@ impl Sources {
     /// not exist at present, the next one is tried.
     ///
     /// # Errors
-    /// That of the last attempt: [`io::ErrorKind::AddrNotAvailable`] if no source address exists and has a port left.
-    /// [`io::ErrorKind::InvalidInput`] if none has the family of `to`.
+    /// That of the last attempt: [`io::ErrorKind::AddrNotAvailable`] if no source address exists, has the family of `to`
+    /// and a port left.
     pub(crate) async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
         let list = self.list();
         if list.is_empty() {
@@ -77,7 +77,7 @@ impl Sources {
 fn no_source(to: SocketAddr) -> io::Error {
     let family = if to.is_ipv4() { "IPv4" } else { "IPv6" };
     let text = format!("{to}: no source address is one of {family}");
-    io::Error::new(io::ErrorKind::InvalidInput, text)
+    io::Error::new(io::ErrorKind::AddrNotAvailable, text)
 }
 
 fn unavailable(from: IpAddr) -> io::Error {
@@ -148,6 +148,7 @@ mod tests {
     async fn a_family_without_a_source_address_is_an_error() {
         let to = "[::1]:1".parse().unwrap();
         let e = sources(&["127.0.0.2"]).connect(to).await.unwrap_err();
-        assert_eq!(e.kind(), io::ErrorKind::InvalidInput, "{e}");
+        assert_eq!(e.kind(), io::ErrorKind::AddrNotAvailable, "{e}");
+        assert!(e.to_string().contains("one of IPv6"), "{e}");
     }
 }

@@ -13,7 +13,6 @@ use crate::forward::Forwarder;
 use crate::metrics::{Metrics, Refused};
 use crate::networks::Networks;
 use crate::socket::{Admission, Network, TcpListener};
-use crate::sources::Sources;
 
 /// One of a gateway's services: the addresses where it listens, and what is behind them.
 #[derive(Clone, Debug)]
@@ -146,11 +145,6 @@ impl ServiceHandle {
             Backend::Service(_) => None,
             Backend::Forward(forwarder) => Some(forwarder),
         }
-    }
-
-    /// The addresses of this host from which its connections go on.
-    pub fn sources(&self) -> &Sources {
-        self.0.service.to.sources()
     }
 
     /// Where its connections go, in words.

@@ -30,44 +30,34 @@ const MOST_WEIGHT: u32 = 1000;
 
 /// What is behind a service of a gateway.
 pub(super) fn backend(args: &Asked) -> Result<Backend, Failure> {
-    let to = destination_of(args)?;
-    let backends = match &to {
-        Backend::Service(backends) => Some(backends),
-        Backend::Forward(_) => None,
-    };
-    let sources = sources_for(backends, args)?;
-    Ok(to.with_sources(sources.into_iter().collect()))
-}
-
-/// The addresses of `--source`, from which these back ends are connected to, if clients do not name their targets.
-pub(super) fn sources_for(
-    backends: Option<&Backends>,
-    args: &Asked,
-) -> Result<Vec<IpAddr>, Failure> {
-    let sources = sources(args)?;
-    if let Some(backends) = backends {
-        all_reachable(backends, &sources)?;
+    if args.forward.is_empty() {
+        let (list, sources) = backends_and_sources(args)?;
+        let sources = sources.into_iter().collect();
+        return Ok(Backend::Service(Backends::new(list).with_sources(sources)));
     }
-    Ok(sources)
+    let forwarder = forwarder(args)?;
+    let sources = sources(args)?.into_iter().collect();
+    Ok(Backend::Forward(forwarder.with_sources(sources)))
 }
 
-/// Refuses source addresses of which none has the family of a back end.
-fn all_reachable(backends: &Backends, sources: &[IpAddr]) -> Result<(), Failure> {
+/// The back ends of a gateway's service, and the addresses of this host from which they are connected to. Each back end has
+/// a source address of its family, if there are any.
+pub(super) fn backends_and_sources(
+    args: &Asked,
+) -> Result<(Vec<BackendAddr>, Vec<IpAddr>), Failure> {
+    let (list, sources) = (backends(args)?, sources(args)?);
     let served =
         |to: SocketAddr| sources.is_empty() || sources.iter().any(|a| a.is_ipv4() == to.is_ipv4());
-    let mut addresses = backends.statuses().into_iter().map(|b| b.addr);
-    match addresses.find(|to| !served(*to)) {
-        None => Ok(()),
-        Some(to) => {
-            let family = if to.is_ipv4() { "IPv4" } else { "IPv6" };
-            let text = format!(": no {family} address, which the back end {to} needs; add one");
-            Err(Failure::setting("source", text))
-        }
+    if let Some(BackendAddr { addr, .. }) = list.iter().find(|b| !served(b.addr)) {
+        let family = if addr.is_ipv4() { "IPv4" } else { "IPv6" };
+        let text = format!(": no {family} address, which the back end {addr} needs; add one");
+        return Err(Failure::setting("source", text));
     }
+    Ok((list, sources))
 }
 
 /// The addresses of `--source`.
-fn sources(args: &Asked) -> Result<Vec<IpAddr>, Failure> {
+pub(super) fn sources(args: &Asked) -> Result<Vec<IpAddr>, Failure> {
     let mut list: Vec<IpAddr> = Vec::new();
     for text in &args.source {
         let addr = text.parse().ok().filter(|a: &IpAddr| !a.is_unspecified());
@@ -86,11 +76,8 @@ fn sources(args: &Asked) -> Result<Vec<IpAddr>, Failure> {
     }
 }
 
-/// The back ends of a service, or the rules for the targets that its clients name.
-fn destination_of(args: &Asked) -> Result<Backend, Failure> {
-    if args.forward.is_empty() {
-        return Ok(Backend::Service(Backends::new(backends(args)?)));
-    }
+/// The rules for the targets that clients of a service name.
+fn forwarder(args: &Asked) -> Result<Forwarder, Failure> {
     if !args.to.is_empty() {
         let text = " and --to exclude each other: either clients name their targets, or all connections go to one \
                     service; leave one of them out";
@@ -101,7 +88,7 @@ fn destination_of(args: &Asked) -> Result<Backend, Failure> {
                     leave it out";
         return Err(Failure::setting("proxy-protocol", text));
     }
-    Ok(Backend::Forward(Forwarder::new(rules(args)?)))
+    Ok(Forwarder::new(rules(args)?))
 }
 
 /// The rules of `--forward`.
@@ -124,7 +111,7 @@ pub(super) fn rules(args: &Asked) -> Result<Rules, Failure> {
 }
 
 /// The back ends of a gateway's service: for a name, each of its addresses.
-pub(super) fn backends(args: &Asked) -> Result<Vec<BackendAddr>, Failure> {
+fn backends(args: &Asked) -> Result<Vec<BackendAddr>, Failure> {
     let mut list: Vec<BackendAddr> = Vec::new();
     for text in &args.to {
         let (place, weight) = weighted(text)?;

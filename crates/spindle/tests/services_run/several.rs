@@ -98,8 +98,8 @@ fn a_reload_replaces_the_back_ends_unless_the_file_is_wrong() {
 }
 
 /// A service that answers a connection with the address from which it came.
-fn mirror() -> std::net::SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a service");
+fn mirror(at: &str) -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind(at).expect("a service");
     let addr = listener.local_addr().expect("its address");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
@@ -117,14 +117,14 @@ fn mirror() -> std::net::SocketAddr {
 fn connections_to_a_service_come_from_source_addresses_in_turn() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("gateway.toml");
-    let (outer, port, service) = (free(), free(), mirror());
-    let write = |source: &str| {
+    let (outer, port, service) = (free(), free(), mirror("127.0.0.1:0"));
+    let write = |service: std::net::SocketAddr, source: &str| {
         let text = format!(
             "udp = true\n[[service]]\nlisten = \"{outer}\"\nto = \"{service}\"\nsource = {source}\n"
         );
         std::fs::write(&file, text).expect("the file");
     };
-    write("[\"127.0.0.2\", \"127.0.0.3\"]");
+    write(service, "[\"127.0.0.2\", \"127.0.0.3\"]");
     let mut command = std::process::Command::new(crate::program::program());
     command.arg("gateway").arg("--config").arg(&file);
     let gateway = crate::program::Running::start(command);
@@ -137,16 +137,20 @@ fn connections_to_a_service_come_from_source_addresses_in_turn() {
     };
     let four: Vec<_> = std::iter::repeat_with(came_from).take(4).collect();
     assert_eq!(four, ["127.0.0.2", "127.0.0.3", "127.0.0.2", "127.0.0.3"]);
-    write("\"127.0.0.4\"");
+    write(service, "\"127.0.0.4\"");
     gateway.signal("HUP");
     wait_for("the reload", || came_from() == "127.0.0.4");
-    write("\"::1\"");
+    write(service, "\"::1\"");
     gateway.signal("HUP");
     wait_for("the mistake", || {
         let log = gateway.log();
-        log.contains("source addresses stay as they were") && log.contains("gateway.toml:5: source")
+        log.contains("back ends stay as they were") && log.contains("gateway.toml:5: source")
     });
     assert_eq!(came_from(), "127.0.0.4");
+    // A source address is judged by the back ends that are read with it.
+    write(mirror("[::1]:0"), "\"::1\"");
+    gateway.signal("HUP");
+    wait_for("another family", || came_from() == "::1");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use spindle_net::gateway::ServiceHandle;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::super::proxy::{backends, rules, sources_for};
+use super::super::proxy::{backends_and_sources, rules, sources};
 use super::services::Named;
 use crate::args::{Args, Command};
 use crate::failure::Failure;
@@ -177,23 +177,21 @@ async fn replace_destination(
 ) {
     let name = service.name();
     let place = |f| placed((*settings).as_ref(), named.asked.place(f));
-    match sources_for(service.backends(), &named.asked).map_err(place) {
-        Ok(list) => service.sources().replace(list),
-        Err(failure) => {
-            tracing::error!(service = name, error = %failure.line(), "source addresses stay as they were");
-        }
-    }
     let forwards = !named.asked.forward.is_empty();
     match (service.forwarder(), service.backends()) {
-        (Some(running), _) if forwards => match rules(&named.asked).map_err(place) {
-            Ok(rules) => {
-                running.replace(rules);
-                tracing::info!(service = name, rules = %running.rules(), "rules read again");
+        (Some(running), _) if forwards => {
+            let read = rules(&named.asked).and_then(|r| Ok((r, sources(&named.asked)?)));
+            match read.map_err(place) {
+                Ok((rules, sources)) => {
+                    running.replace(rules);
+                    running.sources().replace(sources);
+                    tracing::info!(service = name, rules = %running.rules(), "rules read again");
+                }
+                Err(failure) => {
+                    tracing::error!(service = name, error = %failure.line(), "rules stay as they were");
+                }
             }
-            Err(failure) => {
-                tracing::error!(service = name, error = %failure.line(), "rules stay as they were");
-            }
-        },
+        }
         (None, Some(running)) if !forwards => {
             replace_backends(running, named, settings).await;
         }
@@ -209,11 +207,12 @@ async fn replace_backends(running: &Backends, named: Named, settings: Arc<Option
     let name = named.name.clone();
     let again = move || {
         let place = |f| placed((*settings).as_ref(), named.asked.place(f));
-        backends(&named.asked).map_err(place)
+        backends_and_sources(&named.asked).map_err(place)
     };
     match spawn_blocking(again).await {
-        Ok(Ok(list)) => {
+        Ok(Ok((list, sources))) => {
             running.replace(list);
+            running.sources().replace(sources);
             tracing::info!(service = %name, backends = %running, "back ends read again");
         }
         Ok(Err(failure)) => {
