@@ -25,31 +25,44 @@ struct Version {
     version: String,
 }
 
+/// The networks of one file.
+#[derive(Debug, Default)]
+struct Part {
+    /// `quick` or `full`.
+    scale: String,
+    version: String,
+    /// It has other seeds.
+    varied: bool,
+    networks: Vec<ArenaNetwork>,
+}
+
+impl Part {
+    /// The scale and the version.
+    fn made_by(&self) -> String {
+        format!("`--{}`, version {}", self.scale, self.version)
+    }
+}
+
 /// Results of the arena from files of `reproduce --json`.
 #[derive(Debug, Default)]
 pub struct ArenaPage {
-    /// The networks, as the experiments have them.
-    networks: Vec<ArenaNetwork>,
-    /// The same networks with other seeds, if they were run.
-    others: Vec<ArenaNetwork>,
-    /// The scale and the version of the first file.
-    made_by: String,
+    parts: Vec<Part>,
 }
 
 impl ArenaPage {
-    /// Reads files. Those of `--vary other-seeds` are compared with the others.
+    /// Reads files. The page shows those of the first file's scale. Those of `--vary other-seeds` are compared with the
+    /// others of their scale.
     ///
     /// # Errors
     /// [`RegisterError`] if a file cannot be read, or has no results of the arena.
     pub fn read(files: &[PathBuf]) -> Result<Self, RegisterError> {
-        let mut page = Self::default();
-        for path in files {
-            page.add(path)?;
-        }
-        Ok(page)
+        let parts = files.iter().map(|path| Self::part(path));
+        Ok(Self {
+            parts: parts.collect::<Result<_, _>>()?,
+        })
     }
 
-    fn add(&mut self, path: &Path) -> Result<(), RegisterError> {
+    fn part(path: &Path) -> Result<Part, RegisterError> {
         let wrong = |problem: String| RegisterError::Arena {
             path: path.to_owned(),
             problem,
@@ -59,14 +72,22 @@ impl ArenaPage {
         let arena = file
             .arena
             .ok_or_else(|| wrong("has no results of the arena".to_owned()))?;
-        match file.variation {
-            None => self.networks.extend(arena.networks),
-            Some(_) => self.others.extend(arena.networks),
-        }
-        if let Some(first) = file.experiments.first().filter(|_| self.made_by.is_empty()) {
-            self.made_by = format!("`--{}`, version {}", file.scale, first.version);
-        }
-        Ok(())
+        let first = file.experiments.into_iter().next();
+        Ok(Part {
+            scale: file.scale,
+            version: first.map(|e| e.version).unwrap_or_default(),
+            varied: file.variation.is_some(),
+            networks: arena.networks,
+        })
+    }
+
+    /// The parts with the seeds of the experiments, and with the scale of the first one.
+    fn shown(&self) -> impl Iterator<Item = &Part> {
+        let first = self.parts.iter().find(|p| !p.varied);
+        let scale = first.map(|p| p.scale.as_str());
+        self.parts
+            .iter()
+            .filter(move |p| !p.varied && Some(p.scale.as_str()) == scale)
     }
 
     /// The page as Markdown. Networks with the same transports are in one table.
@@ -79,7 +100,7 @@ impl ArenaPage {
              tail in the same\nruns. In bold: not told apart from it. In italics: not told apart from it either, but the 95 % interval of the tail, or of its \
              ratio, spans a factor\nof 2 or more, so that little is known. In brackets: flows were given up. The tables below it are the price, as means \
              over the points of a\nnetwork.\n",
-            self.made_by
+            self.shown().next().map(Part::made_by).unwrap_or_default()
         );
         for group in self.groups() {
             let _ = write!(text, "\n## {}\n", names(&group));
@@ -98,7 +119,7 @@ impl ArenaPage {
             n.transports.iter().map(|r| r.transport.clone()).collect()
         };
         let mut groups: Vec<Vec<&ArenaNetwork>> = Vec::new();
-        for network in &self.networks {
+        for network in self.shown().flat_map(|p| &p.networks) {
             match groups.iter_mut().find(|g| names(g[0]) == names(network)) {
                 Some(group) => group.push(network),
                 None => groups.push(vec![network]),
@@ -110,11 +131,22 @@ impl ArenaPage {
     /// Whether the order is the same with other seeds.
     fn seeds(&self, text: &mut String) {
         let _ = write!(text, "\n## Other seeds\n\n");
-        let mut compared = 0;
+        let mut others = self.parts.iter().filter(|p| p.varied).peekable();
+        let Some(first) = others.peek().copied() else {
+            let _ = writeln!(text, "Other seeds were not run.");
+            return;
+        };
+        let of_scale = |p: &&Part| !p.varied && p.scale == first.scale;
+        let networks = self.parts.iter().filter(of_scale).flat_map(|p| &p.networks);
+        let others: Vec<&ArenaNetwork> = others.flat_map(|p| &p.networks).collect();
+        let (mut all, mut compared) = (0, 0);
         let mut changes = String::new();
-        for network in &self.networks {
-            let same = |n: &&ArenaNetwork| n.id == network.id && n.set == network.set;
-            let Some(other) = self.others.iter().find(same) else {
+        for network in networks {
+            all += 1;
+            let same = |n: &&&ArenaNetwork| {
+                (&n.id, &n.set, &n.tail) == (&network.id, &network.set, &network.tail)
+            };
+            let Some(other) = others.iter().find(same) else {
                 continue;
             };
             compared += 1;
@@ -122,14 +154,10 @@ impl ArenaPage {
                 let _ = writeln!(changes, "- {}: `{a}` and `{b}`", network.heading());
             }
         }
-        if compared == 0 {
-            let _ = writeln!(text, "Other seeds were not run.");
-            return;
-        }
-        let all = self.networks.len();
         let _ = write!(
             text,
-            "In {compared} of {all} networks, other seeds were run. "
+            "In {compared} of {all} networks, other seeds were run ({}). ",
+            first.made_by()
         );
         let _ = match changes.is_empty() {
             true => writeln!(
@@ -366,15 +394,46 @@ mod tests {
     }
 
     fn page(others: &[(&str, f64)]) -> String {
+        let tails = [("tcp", 300.0), ("fuso", 100.0), ("rack", 105.0)];
         let page = ArenaPage {
-            networks: vec![network(
-                &[("tcp", 300.0), ("fuso", 100.0), ("rack", 105.0)],
-                1,
-            )],
-            others: vec![network(others, 1001)],
-            made_by: "`--quick`, version 1".to_owned(),
+            parts: vec![
+                part("quick", false, network(&tails, 1)),
+                part("quick", true, network(others, 1001)),
+            ],
         };
         page.markdown()
+    }
+
+    fn part(scale: &str, varied: bool, network: ArenaNetwork) -> Part {
+        Part {
+            scale: scale.to_owned(),
+            version: "1".to_owned(),
+            varied,
+            networks: vec![network],
+        }
+    }
+
+    #[test]
+    fn other_seeds_are_compared_at_their_own_scale() {
+        let tails = [("tcp", 300.0), ("fuso", 100.0)];
+        let mut full = network(&[("tcp", 100.0), ("fuso", 300.0)], 1);
+        full.tail = "p99".to_owned();
+        let page = ArenaPage {
+            parts: vec![
+                part("full", false, full),
+                part("quick", false, network(&tails, 1)),
+                part("quick", true, network(&tails, 1001)),
+            ],
+        };
+        let text = page.markdown();
+        assert!(text.contains("(`--full`, version 1)"), "{text}");
+        assert!(text.contains("| incast, traffic.fanout 16; p99 "), "{text}");
+        assert!(
+            !text.contains("| incast, traffic.fanout 16; p90 "),
+            "{text}"
+        );
+        let same = "In 1 of 1 networks, other seeds were run (`--quick`, version 1). No two";
+        assert!(text.contains(same), "{text}");
     }
 
     #[test]
@@ -395,25 +454,24 @@ mod tests {
         wide.transports[0].over_best = Some(Estimate::new(1.5, 0.9, 1.8));
         wide.transports[1].tail_us = Some(Estimate::new(100.0, 60.0, 119.0));
         wide.transports[2].tail_us = Some(Estimate::new(105.0, 60.0, 120.0));
-        let page = |networks| ArenaPage {
-            networks,
-            ..ArenaPage::default()
+        let page = |network| ArenaPage {
+            parts: vec![part("quick", false, network)],
         };
-        let text = page(vec![wide.clone()]).markdown();
+        let text = page(wide.clone()).markdown();
         let row = "p90 100\u{202f}\u{b5}s | *1.50* | **1.00** | *1.05* |";
         assert!(text.contains(row), "{text}");
         // A wide interval does not make transports level.
         wide.transports.remove(0);
-        let text = page(vec![wide]).markdown();
+        let text = page(wide).markdown();
         assert!(text.contains("| **1.00** | *1.05* |"), "{text}");
         assert!(!text.contains("level in"), "{text}");
     }
 
     #[test]
     fn transport_that_gave_up_flows_is_in_brackets_and_not_the_lowest() {
+        let lost = network(&[("lost", 50.0), ("fuso", 100.0)], 1);
         let page = ArenaPage {
-            networks: vec![network(&[("lost", 50.0), ("fuso", 100.0)], 1)],
-            ..ArenaPage::default()
+            parts: vec![part("quick", false, lost)],
         };
         let text = page.markdown();
         let row = "p90 100\u{202f}\u{b5}s | (0.50) | **1.00** |";
