@@ -105,9 +105,7 @@ impl ArenaPage {
         for group in self.groups() {
             let _ = write!(text, "\n## {}\n", names(&group));
             tails(&mut text, &group);
-            for price in Price::ALL {
-                prices(&mut text, &group, &price);
-            }
+            prices(&mut text, &group);
         }
         self.seeds(&mut text);
         text
@@ -204,7 +202,7 @@ const CLOSE: f64 = 1.03;
 
 /// The tails of each network over the lowest one.
 fn tails(text: &mut String, group: &[&ArenaNetwork]) {
-    let _ = write!(text, "\n**Tail** over the lowest one.\n\n");
+    let _ = write!(text, "\n**Tail**\n\n");
     head(text, "network; lowest tail", &group[0].transports);
     let (level, apart): (Vec<&ArenaNetwork>, Vec<&ArenaNetwork>) = group
         .iter()
@@ -257,7 +255,7 @@ fn times(row: &ArenaRow) -> String {
 
 /// A part of the price.
 struct Price {
-    title: &'static str,
+    name: &'static str,
     of: fn(&ArenaRow) -> Option<Estimate>,
     /// Whether it is shown as a ratio to that of the first transport.
     is_ratio: bool,
@@ -266,17 +264,17 @@ struct Price {
 impl Price {
     const ALL: [Self; 3] = [
         Self {
-            title: "Extra bytes of short flows, %",
+            name: "extra",
             of: |r| r.extra_load,
             is_ratio: false,
         },
         Self {
-            title: "Goodput of long flows over that of the first transport",
+            name: "long",
             of: |r| r.long_bps,
             is_ratio: true,
         },
         Self {
-            title: "p90 of bystanders (plain TCP) over that with the first transport",
+            name: "bystanders",
             of: |r| r.bystanders_us,
             is_ratio: true,
         },
@@ -291,36 +289,42 @@ impl Price {
             false => Some(100.0 * value),
         }
     }
-}
 
-/// A part of the price, averaged over the points of each experiment.
-fn prices(text: &mut String, group: &[&ArenaNetwork], price: &Price) {
-    let mut ids: Vec<&str> = group.iter().map(|n| n.id.as_str()).collect();
-    ids.dedup();
-    let columns = group[0].transports.len();
-    let mut rows = String::new();
-    for id in ids {
-        let points: Vec<&&ArenaNetwork> = group.iter().filter(|n| n.id == id).collect();
-        let mean = |column: usize| {
-            let values: Option<Vec<f64>> = points.iter().map(|n| price.at(n, column)).collect();
-            values.map(|v| v.iter().sum::<f64>() / v.len() as f64)
-        };
-        let Some(values) = (0..columns).map(mean).collect::<Option<Vec<f64>>>() else {
-            continue;
-        };
-        let show = |v: &f64| match price.is_ratio {
+    /// The cells of a row: the means over these points. `None` if a transport has no value.
+    fn cells(&self, points: &[&ArenaNetwork]) -> Option<String> {
+        let show = |v: f64| match self.is_ratio {
             true => format!("{v:.2}"),
-            false if *v == 0.0 => "0".to_owned(),
+            false if v == 0.0 => "0".to_owned(),
             false => format!("{v:.1}"),
         };
-        let cells: Vec<String> = values.iter().map(show).collect();
-        let network = short(id);
-        let _ = writeln!(rows, "| {network} | {} |", cells.join(" | "));
+        let mean = |column: usize| {
+            let values: Option<Vec<f64>> = points.iter().map(|n| self.at(n, column)).collect();
+            values.map(|v| show(v.iter().sum::<f64>() / v.len() as f64))
+        };
+        let columns = points.first()?.transports.len();
+        let cells: Option<Vec<String>> = (0..columns).map(mean).collect();
+        cells.map(|c| c.join(" | "))
+    }
+}
+
+/// The price in each experiment, averaged over its points.
+fn prices(text: &mut String, group: &[&ArenaNetwork]) {
+    let mut ids: Vec<&str> = group.iter().map(|n| n.id.as_str()).collect();
+    ids.dedup();
+    let mut rows = String::new();
+    for price in Price::ALL {
+        for id in &ids {
+            let points: Vec<&ArenaNetwork> =
+                group.iter().copied().filter(|n| n.id == *id).collect();
+            if let Some(cells) = price.cells(&points) {
+                let _ = writeln!(rows, "| {}: {} | {cells} |", price.name, short(id));
+            }
+        }
     }
     if rows.is_empty() {
         return;
     }
-    let _ = write!(text, "\n**{}**.\n\n", price.title);
+    text.push_str("\n**Price**\n\n");
     head(text, "network", &group[0].transports);
     text.push_str(&rows);
 }
@@ -442,8 +446,11 @@ mod tests {
         let row =
             "| incast, traffic.fanout 16; p90 100\u{202f}\u{b5}s | 3.0 | **1.00** | **1.05** |";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("| incast | 25.0 | 25.0 | 25.0 |"), "{text}");
-        assert!(!text.contains("Goodput"), "no long flows: {text}");
+        assert!(
+            text.contains("| extra: incast | 25.0 | 25.0 | 25.0 |"),
+            "{text}"
+        );
+        assert!(!text.contains("| long: "), "no long flows: {text}");
         let same = "No two transports with separate intervals change places";
         assert!(text.contains(same), "{text}");
     }
