@@ -26,7 +26,7 @@ struct Version {
 }
 
 /// The networks of one file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Part {
     /// `quick` or `full`.
     scale: String,
@@ -81,13 +81,17 @@ impl ArenaPage {
         })
     }
 
-    /// The parts with the seeds of the experiments, and with the scale of the first one.
-    fn shown(&self) -> impl Iterator<Item = &Part> {
-        let first = self.parts.iter().find(|p| !p.varied);
-        let scale = first.map(|p| p.scale.as_str());
+    /// The parts with the seeds of the experiments, and with the scale of `like`.
+    fn of_scale<'a>(&'a self, like: Option<&'a Part>) -> impl Iterator<Item = &'a Part> {
+        let scale = like.map(|p| p.scale.as_str());
         self.parts
             .iter()
             .filter(move |p| !p.varied && Some(p.scale.as_str()) == scale)
+    }
+
+    /// The parts that the page shows.
+    fn shown(&self) -> impl Iterator<Item = &Part> {
+        self.of_scale(self.parts.iter().find(|p| !p.varied))
     }
 
     /// The page as Markdown. Networks with the same transports are in one table.
@@ -98,8 +102,9 @@ impl ArenaPage {
              [experiments/arena](../../experiments/README.md).\n\n\
              *Tail*: p99; p90 where some transport has fewer than 5000 flows; the longest time where a path dies. It is shown over the lowest \
              tail in the same\nruns. In bold: not told apart from it. In italics: not told apart from it either, but the 95 % interval of the tail, or of its \
-             ratio, spans a factor\nof 2 or more, so that little is known. In brackets: flows were given up. The tables below it are the price, as means \
-             over the points of a\nnetwork.\n",
+             ratio, spans a factor\nof 2 or more, so that little is known. In brackets: flows were given up.\n\n\
+             *Price*, as means over the points of a network. *Extra*: bytes of short flows that were sent twice, in %. *Long*: goodput of long flows over \
+             that\nwith the first transport. *Bystanders*: p90 of plain TCP's flows next to the transport over that next to the first one.\n",
             self.shown().next().map(Part::made_by).unwrap_or_default()
         );
         for group in self.groups() {
@@ -134,8 +139,7 @@ impl ArenaPage {
             let _ = writeln!(text, "Other seeds were not run.");
             return;
         };
-        let of_scale = |p: &&Part| !p.varied && p.scale == first.scale;
-        let networks = self.parts.iter().filter(of_scale).flat_map(|p| &p.networks);
+        let networks = self.of_scale(Some(first)).flat_map(|p| &p.networks);
         let others: Vec<&ArenaNetwork> = others.flat_map(|p| &p.networks).collect();
         let (mut all, mut compared) = (0, 0);
         let mut changes = String::new();
@@ -151,6 +155,14 @@ impl ArenaPage {
             for (a, b) in reversed(network, other) {
                 let _ = writeln!(changes, "- {}: `{a}` and `{b}`", network.heading());
             }
+        }
+        if compared == 0 {
+            let _ = writeln!(
+                text,
+                "Other seeds were run at another scale only ({}).",
+                first.made_by()
+            );
+            return;
         }
         let _ = write!(
             text,
@@ -453,6 +465,21 @@ mod tests {
         assert!(!text.contains("| long: "), "no long flows: {text}");
         let same = "No two transports with separate intervals change places";
         assert!(text.contains(same), "{text}");
+    }
+
+    #[test]
+    fn other_seeds_of_another_scale_prove_nothing() {
+        let tails = [("tcp", 300.0), ("fuso", 100.0)];
+        let page = ArenaPage {
+            parts: vec![
+                part("full", false, network(&tails, 1)),
+                part("quick", true, network(&tails, 1001)),
+            ],
+        };
+        let text = page.markdown();
+        let said = "Other seeds were run at another scale only (`--quick`, version 1).";
+        assert!(text.contains(said), "{text}");
+        assert!(!text.contains("No two transports"), "{text}");
     }
 
     #[test]
