@@ -129,7 +129,7 @@ fn over_lossy_paths(transport: &str) -> RunResult {
          [loss]\non = [\"leaf-spine\"]\nrate = \"1%\"\n\
          [scenario]\nmss = 1400\nmin_rto = \"10ms\"\ninitial_window = 40\n\
          [traffic]\nkind = \"requests\"\nclients = [\"all\"]\nservers = [\"all\"]\npairing = \"random\"\nload = \"400Mbps\"\n\
-         sizes = \"42KB\"\nconnections = \"persistent\"\nflows = 400";
+         sizes = \"42KB\"\nconnections = \"persistent\"\nflows = 4000";
     let experiment = experiment(transport, text);
     let registry = Registry::standard();
     let scenario = &experiment.points[0].scenario;

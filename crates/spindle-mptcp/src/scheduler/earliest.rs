@@ -11,6 +11,10 @@ use crate::types::SubflowId;
 /// It chooses and waits as [`Ecf`] does, but for the round-trip time, to which it adds the time that repairs are
 /// expected to take: a lossy path is not the fastest because its round-trip time is a little shorter.
 ///
+/// ECF also assumes that the faster path keeps its window. In slow start the window doubles, and a slow path would
+/// finish last what it was given first: data then wait also if the faster path delivers them with a growing window
+/// before the slower path would, both without losses.
+///
 /// ECF assumes that nothing follows the unsent data. If an application keeps writing, they may never be many enough
 /// for the slower path, whose round-trip time then is not measured any more, however large it was by chance. A wait
 /// therefore ends after the time in which the slower path would have delivered the data, and that path gets a window.
@@ -112,6 +116,19 @@ impl EarliestScheduler {
     }
 }
 
+/// Whether `unsent` bytes are acknowledged on `fast`, which is in slow start, before a segment on `slow` is. The window
+/// doubles in each round trip, and the first round trip passes before there is room. The variation of these counts
+/// against the wait. What fits into one window needs no growth, so ECF's rule alone applies to it.
+fn outgrows(fast: &SubflowView, slow: &SubflowView, unsent: u64) -> bool {
+    let (Some(rtt_f), Some(rtt_s)) = (fast.srtt, slow.srtt) else {
+        return false;
+    };
+    let windows = unsent as f64 / fast.cwnd.max(1) as f64;
+    let rounds = (1.0 + windows).log2();
+    let variation = nanos(fast.rtt_variation.unwrap_or_default());
+    fast.in_slow_start && windows > 1.0 && (1.0 + rounds) * nanos(rtt_f) + variation < nanos(rtt_s)
+}
+
 impl Scheduler for EarliestScheduler {
     fn sees_all(&self) -> bool {
         true
@@ -131,7 +148,7 @@ impl Scheduler for EarliestScheduler {
         if let Some(fast) = self.fastest(busy.chain([slow.0]), view.unsent)
             && fast.0.id != slow.0.id
             && slow.1.is_finite()
-            && self.rule.waits(fast, slow, view.unsent)
+            && (self.rule.waits(fast, slow, view.unsent) || outgrows(fast.0, slow.0, view.unsent))
         {
             let longest = self.rule.longest(fast.0, slow);
             if !self.patience.is_over(view.now, slow.0.id, longest) {
@@ -178,6 +195,26 @@ mod tests {
         assert_eq!(pick(&all, 1000), None, "40 ms");
         assert_eq!(pick(&all, 90_000), Some(1), "200 ms");
         assert_eq!(pick(&all, 0), None, "nothing to send");
+    }
+
+    #[test]
+    fn data_wait_for_a_window_that_doubles() {
+        // The window is 10 segments of 1000 bytes. 70 segments take 20 ms (1 + log2(1 + 7)) = 80 ms.
+        let mut all = [subflow(0, 20, 10, false), subflow(1, 100, 10, true)];
+        assert_eq!(pick(&all, 70_000), Some(1), "160 ms without growth");
+        all[0].in_slow_start = true;
+        assert_eq!(pick(&all, 70_000), None, "80 ms");
+        assert_eq!(pick(&all, 150_000), Some(1), "100 ms");
+        all[1].rtt_variation = Some(Duration::from_millis(61));
+        assert_eq!(
+            pick(&all, 9000),
+            Some(1),
+            "no growth, and ECF does not wait"
+        );
+        // Losses of the slower path are no reason to wait.
+        all[1].srtt = Some(Duration::from_millis(20));
+        all[1].loss = 0.5;
+        assert_eq!(pick(&all, 70_000), Some(1), "as long as on the slower path");
     }
 
     /// Data wait for 20 ms instead of 200 ms, but the application writes more all the time. After 250 ms the slower path
