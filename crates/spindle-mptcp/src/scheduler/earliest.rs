@@ -11,11 +11,11 @@ use crate::types::SubflowId;
 /// It chooses and waits as [`Ecf`] does, but for the round-trip time, to which it adds the time that repairs are
 /// expected to take: a lossy path is not the fastest because its round-trip time is a little shorter.
 ///
-/// ECF also assumes that the faster path keeps its window. In slow start the window doubles, and a slow path would
+/// ECF assumes that the faster path keeps its window. In slow start the window doubles, and a slow path would
 /// finish last what it was given first: data then wait also if the faster path delivers them with a growing window
 /// before the slower path would, both without losses.
 ///
-/// ECF assumes that nothing follows the unsent data. If an application keeps writing, they may never be many enough
+/// ECF also assumes that nothing follows the unsent data. If an application keeps writing, they may never be many enough
 /// for the slower path, whose round-trip time then is not measured any more, however large it was by chance. A wait
 /// therefore ends after the time in which the slower path would have delivered the data, and that path gets a window.
 #[derive(Clone, Copy, Debug)]
