@@ -80,7 +80,7 @@ pub use presets::{
 pub use subflow::TcpState;
 pub use subflow::sender::{CarriedWindow, SendCounters, SendKind};
 pub use tcp_config::{
-    DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase, RtoFloor,
-    SlowStart, TailLossProbe, TcpConfig, WindowLimits,
+    BackOff, DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase,
+    RtoFloor, SlowStart, TailLossProbe, TcpConfig, WindowLimits,
 };
 pub use types::{DataOffset, LocalAddress, SubflowId, SubflowPosition};

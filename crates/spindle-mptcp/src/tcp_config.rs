@@ -263,8 +263,7 @@ pub enum BackOff {
     /// loses nearly everything, or that was dead for a while, is then tried again soon. Each connection still sends
     /// no more than one segment for each timeout. Linux allows the ceiling of one second for all connections
     /// (`net.ipv4.tcp_rto_max_ms`), and up to six timeouts without any doubling for connections with few segments in
-    /// flight (`net.ipv4.tcp_thin_linear_timeouts`). Until the first RTT measurement, which includes the SYN's
-    /// timeouts, the back-off is exponential.
+    /// flight (`net.ipv4.tcp_thin_linear_timeouts`). A SYN's timeouts double without this bound.
     Bounded {
         /// The most doublings.
         doublings: u32,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use script::{MSS, PEER_ISS, Peer, RTT, one, plain};
 use spindle_mptcp::congestion::DelayBounded;
-use spindle_mptcp::{Config, EcnMode, IdleRestart, InitialWindow, TailLossProbe, TcpState};
+use spindle_mptcp::{
+    BackOff, Config, EcnMode, IdleRestart, InitialWindow, TailLossProbe, TcpState,
+};
 use spindle_units::Duration;
 use spindle_wire::{Ecn, Flags, Payload, Segment, Timestamps};
 
@@ -527,6 +529,28 @@ fn a_syn_lost_twice_makes_the_initial_window_one_segment() {
         p.after(RTT, answer);
         let out = p.send(20 * MSS);
         assert_eq!(numbers(&p, &out).len(), sent, "{repeats} repeats");
+    }
+}
+
+/// A SYN that was repeated gives no round-trip time without timestamps. Timeouts of the data that follow are bounded all the
+/// same, since the path has answered.
+#[test]
+fn bounded_back_off_begins_with_the_handshake_although_no_rtt_was_measured() {
+    let mut config = window(10);
+    config.tcp.back_off = BackOff::Bounded { doublings: 5 };
+    config.tcp.data_rto.after_syn_timeout = Duration::from_secs(1);
+    let (mut p, _) = Peer::connecting(config);
+    let (first, _) = p.wait();
+    let (second, _) = p.wait();
+    assert_eq!(second, first * 2, "SYNs back off without a bound");
+    let answer = p.syn(Flags::SYN | Flags::ACK);
+    p.seq = p.seq + 1;
+    p.after(RTT, answer);
+    p.send(MSS);
+    for _ in 0..4 {
+        let (waited, out) = p.wait();
+        assert_eq!(numbers(&p, &out), [0]);
+        assert_eq!(waited, Duration::from_secs(1));
     }
 }
 

@@ -26,7 +26,7 @@ const PARTS: &[&str] = &[
     "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins; twice at once if there is one address",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
     "recovery: `tail-parities`, late segments over another path, others and a parity of the last flight if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
-    "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once an RTT was measured, `bounded-back-off`",
+    "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once the handshake is complete, `bounded-back-off`",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
 ];
 

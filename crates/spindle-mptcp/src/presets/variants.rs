@@ -347,7 +347,7 @@ const OTHERS: &[Other] = others! {
     "er-delay", "each subflow: Early Retransmit waits for a quarter of an RTT, at least 2 ms, as in the testbed's kernel (Linux 3.18)",
         |c| c.loss.early_retransmit
             && c.loss.early_retransmit_delay.replace(Duration::from_millis(2)).is_none();
-    "bounded-back-off", "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once an RTT was measured (docs/spindle.md)",
+    "bounded-back-off", "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once the handshake is complete (docs/spindle.md)",
         |c| std::mem::replace(&mut c.tcp.back_off, BOUNDED) != BOUNDED;
     "no-bounded-back-off", "each subflow: the retransmission timeout doubles without bound, up to 60 s (RFC 6298)",
         |c| std::mem::take(&mut c.tcp.back_off) != BackOff::default();

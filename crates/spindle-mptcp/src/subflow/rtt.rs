@@ -34,6 +34,8 @@ pub(crate) struct RttEstimator {
     initial_rto: Duration,
     /// `initial_rto` comes from former subflows.
     expects: bool,
+    /// The SYN exchange is complete.
+    established: bool,
 }
 
 impl RttEstimator {
@@ -52,7 +54,14 @@ impl RttEstimator {
             growth: config.back_off,
             initial_rto: config.initial_rto,
             expects: false,
+            established: false,
         }
+    }
+
+    /// The SYN exchange is complete: the path works, and a bounded back-off applies, also if no RTT was measured since
+    /// the SYN was repeated.
+    pub(crate) fn establish(&mut self) {
+        self.established = true;
     }
 
     /// Processes a measurement (RFC 6298, rules 2.2 and 2.3; alpha = 1/8, beta = 1/4) and ends the back-off
@@ -99,7 +108,7 @@ impl RttEstimator {
             Some(srtt) => self.timeout(srtt, self.variation),
         };
         let bound = match self.growth {
-            BackOff::Bounded { doublings } if self.smoothed.is_some() => Some(doublings),
+            BackOff::Bounded { doublings } if self.established => Some(doublings),
             _ => None,
         };
         let doublings = self.backoff.min(bound.unwrap_or(MOST_DOUBLINGS));
@@ -259,6 +268,9 @@ mod tests {
             }
             e.rto()
         };
+        e.establish();
+        assert_eq!(e.rto(), Duration::from_secs(1), "also without an RTT");
+        assert_eq!(after(&mut e, 1), Duration::from_secs(1));
         e.sample(Duration::from_micros(280));
         assert_eq!(after(&mut e, 4), Duration::from_millis(80));
         assert_eq!(after(&mut e, 1), Duration::from_millis(160));
@@ -267,6 +279,7 @@ mod tests {
             back_off: BackOff::Bounded { doublings: 5 },
             ..config()
         });
+        wide.establish();
         wide.sample(Duration::from_millis(100));
         assert_eq!(after(&mut wide, 1), Duration::from_millis(600));
         assert_eq!(after(&mut wide, 1), Duration::from_secs(1));

@@ -323,6 +323,7 @@ impl Sender {
     ) {
         self.una = SubflowPosition::FIRST_BYTE;
         self.nxt = self.nxt.max(self.una);
+        self.rtt.establish();
         match (self.config.tcp.data_rto.fixed, rtt) {
             (Some(rto), _) => self.rtt.restart(rto),
             (None, Some(rtt)) => self.rtt.sample(rtt),
