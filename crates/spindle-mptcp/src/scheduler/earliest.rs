@@ -124,9 +124,12 @@ fn outgrows(fast: &SubflowView, slow: &SubflowView, unsent: u64) -> bool {
         return false;
     };
     let windows = unsent as f64 / fast.cwnd.max(1) as f64;
+    if !fast.in_slow_start || windows <= 1.0 {
+        return false;
+    }
     let rounds = (1.0 + windows).log2();
     let variation = nanos(fast.rtt_variation.unwrap_or_default());
-    fast.in_slow_start && windows > 1.0 && (1.0 + rounds) * nanos(rtt_f) + variation < nanos(rtt_s)
+    (1.0 + rounds) * nanos(rtt_f) + variation < nanos(rtt_s)
 }
 
 impl Scheduler for EarliestScheduler {
