@@ -77,6 +77,36 @@ fn flows_of_spindle_keep_a_deep_buffer_almost_empty_and_the_link_busy() {
     assert!(a < 1.1 * b, "{a} against {b} s");
 }
 
+/// Requests of 20 KB on new connections next to one transfer of the same transport, over paths of 100 Mbps and 20 ms, and of
+/// `rate`, of which the client's link has `delay` one way.
+fn next_to_a_transfer(rate: &str, delay: &str) -> RunResult {
+    let text = format!(
+        "[topology]\nname = \"dual-homed\"\npaths = 2\nrate = \"100Mbps\"\nserver_rate = \"1Gbps\"\nrtt = \"20ms\"\n\
+         buffer = \"1MB\"\necn_threshold = \"0B\"\n[links]\non = [\"P2\"]\nrate = \"{rate}\"\ndelay = \"{delay}\"\n\
+         [scenario]\nmss = 1400\nmin_rto = \"200ms\"\necn = false\ntimestamps = true\n\
+         [traffic]\nkind = \"mix\"\nfrom = \"client\"\nto = \"server\"\narrivals = \"bursts\"\nburst = 1\nevery = \"200ms\"\n\
+         flows = 60\nsizes = \"20KB\"\nlong_flows = 1\nhead_start = \"1s\"\nwarm_up = \"900ms\"\n"
+    );
+    let experiment = experiment("spindle", &text);
+    let registry = Registry::standard();
+    let scenario = &experiment.points[0].scenario;
+    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    run(&request).unwrap().result
+}
+
+/// A request without the transfer takes 51 ms. The slowest one took 90 ms while the step of the window doubled before its
+/// queue was noticed.
+#[test]
+fn request_next_to_a_transfer_takes_at_most_half_as_long_again_and_the_paths_stay_busy() {
+    for (rate, delay, sum_mbps) in [("100Mbps", "10ms", 200.0), ("20Mbps", "35ms", 120.0)] {
+        let r = next_to_a_transfer(rate, delay);
+        let slowest = r.fct_ns.iter().max().expect("60 requests");
+        assert!(*slowest < 76_500_000, "{slowest} ns next to {rate}");
+        let mbps = r.background.goodput_sum_bps / 1e6;
+        assert!(mbps > 0.9 * sum_mbps, "{mbps} Mbps of {sum_mbps}");
+    }
+}
+
 #[test]
 fn short_queue_is_shared_without_a_storm_of_losses() {
     let (spindle, cubic) = (go("spindle", "15KB", ""), go("rack", "15KB", ""));

@@ -3,6 +3,7 @@
 use spindle_units::{Duration, Instant};
 
 use super::super::AckSample;
+use super::recent::Recent;
 
 /// Acknowledgements after the first one that a flight needs. Fewer leave the time between them to chance.
 const LEAST_ACKS: u32 = 4;
@@ -15,11 +16,12 @@ const AT_ONCE: f64 = 0.25;
 ///
 /// The segments of an initial window are sent at once, and so are those after a pause. They arrive at the rate of the
 /// slowest link, one behind the other, also if other flows fill a queue in front of it (packet pairs: Keshav, SIGCOMM
-/// 1991). Other windows are sent as acknowledgements arrive, and show nothing.
-#[derive(Clone, Copy, Debug, Default)]
+/// 1991). Other windows are sent as acknowledgements arrive, and show nothing. If other flights arrive at the same
+/// time, between these segments, the rate is too low, so the largest one of the last seconds counts.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     flight: Option<Flight>,
-    bytes_per_second: Option<f64>,
+    bytes_per_second: Recent<f64>,
 }
 
 /// A flight whose acknowledgements arrive.
@@ -34,6 +36,15 @@ struct Flight {
     bytes: u64,
     /// Losses of the subflow when the first acknowledgement arrived.
     losses: u64,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self {
+            flight: None,
+            bytes_per_second: Recent::new(f64::max),
+        }
+    }
 }
 
 impl Capacity {
@@ -63,7 +74,7 @@ impl Capacity {
     }
 
     /// A round has ended, and the subflow has counted so many losses. A flight that lost nothing and was sent at once
-    /// sets the rate.
+    /// shows the rate.
     pub(super) fn end_round(&mut self, losses: u64) {
         let Some(flight) = self.flight.take() else {
             return;
@@ -72,13 +83,14 @@ impl Capacity {
         let arrived = flight.last.1.since(flight.first.1).as_secs_f64();
         let at_once = arrived > 0.0 && sent <= arrived * AT_ONCE;
         if at_once && flight.acks >= LEAST_ACKS && flight.losses == losses {
-            self.bytes_per_second = Some(flight.bytes as f64 / arrived);
+            let rate = flight.bytes as f64 / arrived;
+            self.bytes_per_second.on_sample(flight.last.1, rate);
         }
     }
 
     /// The bytes that the slowest link sends in this time, if its rate is known.
     pub(super) fn bytes_in(&self, time: Duration) -> Option<f64> {
-        Some(self.bytes_per_second? * time.as_secs_f64())
+        Some(self.bytes_per_second.get()? * time.as_secs_f64())
     }
 }
 
@@ -107,6 +119,13 @@ mod tests {
         let mut c = Capacity::default();
         assert_eq!(carried(&mut c, 0, 100, 0), Some(200 * MSS));
         assert_eq!(carried(&mut c, 10, 50, 0), Some(400 * MSS));
+    }
+
+    #[test]
+    fn flight_between_others_does_not_hide_the_rate() {
+        let mut c = Capacity::default();
+        carried(&mut c, 0, 100, 0);
+        assert_eq!(carried(&mut c, 0, 800, 0), Some(200 * MSS));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A window that is bounded by the delay of the queue that it builds.
 
-mod base;
 mod capacity;
 mod losses;
+mod recent;
+mod second_half;
 
 use spindle_units::{Duration, Instant};
 
@@ -10,9 +11,10 @@ use super::cubic::CubicController;
 use super::hystart::{self, Round};
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
-use base::Base;
 use capacity::Capacity;
 use losses::Losses;
+use recent::Recent;
+use second_half::SecondHalf;
 
 /// A controller that keeps the queue short: "delay-bounded".
 ///
@@ -22,7 +24,8 @@ use losses::Losses;
 /// - shrinks if the delay exceeds the target, to what the path carries without a queue, at most to half. The queue
 ///   drains then, so that flows that begin later measure the path's own round-trip time as well;
 /// - grows if the delay is below the target: it doubles in slow start, and later grows by a step that doubles
-///   while the delay stays below half of the target, as Copa's velocity (Arun and Balakrishnan, NSDI 2018).
+///   while the delay stays below half of the target, as Copa's velocity (Arun and Balakrishnan, NSDI 2018). The second
+///   half of the round must show this as well, since its first segments do not meet the queue of the last step.
 ///
 /// **Several flows on one path** have a longer target: half of their number times as long, at most
 /// [`Self::largest_factor`] times. The number is what the path carries in a round trip, as the first flight shows it, over
@@ -92,9 +95,10 @@ impl DelayBounded {
             settings: *self,
             cubic: CubicController::new(p),
             subflow: p.subflow,
-            base: Base::default(),
+            base: Recent::new(Ord::min),
             capacity: Capacity::default(),
             round: Round::default(),
+            second_half: SecondHalf::default(),
             limited: false,
             losses: Losses::default(),
             ceiling: None,
@@ -149,9 +153,11 @@ struct DelayBoundedController {
     /// CUBIC's state. It has the window in both modes.
     cubic: CubicController,
     subflow: usize,
-    base: Base,
+    /// The round-trip time without a queue.
+    base: Recent<Duration>,
     capacity: Capacity,
     round: Round,
+    second_half: SecondHalf,
     /// cwnd limited the sender in this round.
     limited: bool,
     losses: Losses,
@@ -191,12 +197,16 @@ impl DelayBoundedController {
             return true;
         };
         let now = self.round.current_min.map(|min| min.saturating_sub(base));
-        let target = self.target(base);
-        let is_long = |queue: Duration| queue * 2 > target;
+        let is_long = |queue| self.is_long(queue, base);
         match (now, self.queue) {
             (None, None) => true,
             (now, last) => now.is_some_and(is_long) || last.is_some_and(is_long),
         }
+    }
+
+    /// Whether a queue is longer than half of the target.
+    fn is_long(&self, queue: Duration, base: Duration) -> bool {
+        queue * 2 > self.target(base)
     }
 
     /// Multiplies the window by `factor` and leaves slow start.
@@ -214,6 +224,7 @@ impl DelayBoundedController {
     /// A round has ended. `grown` if slow start has set the window for this acknowledgement.
     fn end_round(&mut self, s: &AckSample, grown: bool) {
         let smallest = self.round.current_min;
+        let later = self.second_half.end_round(s);
         self.round.begin_next(s.next);
         self.capacity.end_round(s.losses);
         self.losses.end_round(s.losses, self.window().mss());
@@ -230,7 +241,7 @@ impl DelayBoundedController {
             }
         }
         if !self.competes && adjusts && !grown && self.may_grow(s) {
-            self.grow();
+            self.grow(later);
         }
         self.losses.begin_round(self.cubic.cwnd());
     }
@@ -325,10 +336,11 @@ impl DelayBoundedController {
         window.may_grow(s) && !window.in_slow_start()
     }
 
-    /// Grows the window by a step, which doubles while the queue is below half of the target. From the ceiling on it is
-    /// one segment.
-    fn grow(&mut self) {
-        let faster = !self.has_queue();
+    /// Grows the window by a step, which doubles while the queue is below half of the target, also in the second half of
+    /// the round, in which the smallest round-trip time was `later`. From the ceiling on it is one segment.
+    fn grow(&mut self, later: Option<Duration>) {
+        let grows = |base| later.is_some_and(|rtt| self.is_long(rtt.saturating_sub(base), base));
+        let faster = !self.has_queue() && !self.base.get().is_some_and(grows);
         let window = self.cubic.window_mut();
         let (cwnd, mss) = (window.cwnd(), window.mss());
         if cwnd as f64 > self.ceiling.unwrap_or(u64::MAX) as f64 * BEYOND_CEILING {
@@ -378,6 +390,7 @@ impl Congestion for DelayBoundedController {
             self.base.on_sample(sample.now, rtt);
         }
         self.capacity.on_ack(sample);
+        self.second_half.on_ack(sample);
         let over = self.round.on_ack(sample);
         self.limited |= sample.cwnd_limited;
         let in_slow_start = self.window().in_slow_start();
@@ -436,7 +449,7 @@ impl Congestion for DelayBoundedController {
 
     fn on_return(&mut self) {
         self.cubic.on_return();
-        self.base = Base::default();
+        self.base = Recent::new(Ord::min);
         self.capacity = Capacity::default();
         self.queue = None;
     }
