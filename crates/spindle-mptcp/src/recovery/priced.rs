@@ -22,8 +22,8 @@ use super::{
 ///   subflow has them as well, and nothing else. They need a peer that decodes them.
 ///
 /// The number of copies and parities is at most [`Self::share`] of the segments sent, or [`Self::lossy_share`] of those on paths
-/// that lose much, and [`Self::free`] more. Late segments may cost as much more as was lost. Beyond that, only segments
-/// that are twice as late are copied, since their path no longer answers. Parities have none of the free ones, so that
+/// that lose much. Late segments may cost [`Self::free`] copies more, and as many as were lost. Beyond that, only segments
+/// that are twice as late are copied, since their path no longer answers. Nothing is free without such evidence, so that
 /// connections of a few segments do not pay a large share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PricedCopies {
@@ -37,7 +37,8 @@ pub struct PricedCopies {
     pub lossy_share: f64,
     /// The [loss estimate](SubflowView::loss) from which a path loses much. 0.05 by default (our choice).
     pub lossy_from: f64,
-    /// Copies that are allowed from the beginning, so that short connections have some. 8 by default (our choice).
+    /// Copies of late segments that are allowed from the beginning, so that short connections have some. 8 by default
+    /// (our choice).
     pub free: f64,
     /// Which segments may be copied.
     pub eligibility: Eligibility,
@@ -75,19 +76,19 @@ impl PricedCopies {
         }
     }
 
-    /// The number of copies that are allowed in total.
+    /// The number of copies and parities that are allowed for the segments sent.
     fn allowed(&self, view: &View<'_>) -> f64 {
         let of = |s: &SubflowView| match s.loss >= self.lossy_from {
             true => self.lossy_share * s.sent as f64,
             false => self.share * s.sent as f64,
         };
-        self.free + view.subflows.iter().map(of).sum::<f64>()
+        view.subflows.iter().map(of).sum::<f64>()
     }
 
-    /// Late segments may cost as much more as was lost.
+    /// Late segments may cost the free copies more, and as many as were lost.
     fn allowed_late(&self, view: &View<'_>) -> f64 {
         let lost = view.subflows.iter().map(|s| s.retransmitted).sum::<u64>();
-        self.allowed(view) + lost as f64
+        self.allowed(view) + self.free + lost as f64
     }
 
     /// How long after its transmission a segment of a subflow is late.
@@ -167,16 +168,15 @@ impl PricedPolicy {
 
     /// The copy or parity with the largest expected gain, if that exceeds the price.
     fn worthwhile(&self, view: &View<'_>) -> Option<Action> {
-        let (next, allowed) = ((self.spent + 1) as f64, self.settings.allowed(view));
-        if view.new_data || next > allowed {
+        let next = (self.spent + 1) as f64;
+        if view.new_data || next > self.settings.allowed(view) {
             return None;
         }
         let copies = view.subflows.iter().filter_map(|s| {
             let segment = s.oldest_unprotected?;
             self.settings.worthwhile(view, s, &segment)
         });
-        let paid = view.decodes && next <= allowed - self.settings.free;
-        let tails = self.settings.parities.filter(|_| paid).into_iter();
+        let tails = self.settings.parities.filter(|_| view.decodes).into_iter();
         let parities = tails.flat_map(|tail| {
             let parities = view
                 .subflows
@@ -305,11 +305,12 @@ mod tests {
                 .take_while(|_| policy.on_opportunity(&v) == COPY)
                 .count()
         };
-        // 8 + 4 % of 380 = 23.2.
-        assert_eq!(copies(6, 0), 23);
-        // 8 + 8 % of 190 + 4 % of 190 = 30.8 with a loss of 5 %.
-        assert_eq!(copies(10, 0), 30);
-        assert_eq!(copies(10, 49), 40, "late: 10 more, as many as were lost");
+        // 4 % of 380 = 15.2.
+        assert_eq!(copies(6, 0), 15);
+        // 8 % of 190 + 4 % of 190 = 22.8 with a loss of 5 %.
+        assert_eq!(copies(10, 0), 22);
+        // Late: 8 more, and 10, as many as were lost.
+        assert_eq!(copies(10, 49), 40);
         assert_eq!(copies(10, 50), 1000, "the path no longer answers");
     }
 
