@@ -23,8 +23,8 @@ use super::{
 ///
 /// The number of copies and parities is at most [`Self::share`] of the segments sent, or [`Self::lossy_share`] of those on paths
 /// that lose much. Late segments may cost [`Self::free`] copies more, and as many as were lost. Beyond that, only segments
-/// that are twice as late are copied, since their path no longer answers. Nothing is free without such evidence, so that
-/// connections of a few segments do not pay a large share.
+/// that are twice as late are copied, since their path no longer answers. Nothing else is free, so that connections of a
+/// few segments do not pay a large share, except worthwhile copies towards a peer that decodes no parities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PricedCopies {
     /// The gain above which a copy is made, in smoothed RTTs of the path that would carry the copy. 0.05 by default
@@ -37,8 +37,8 @@ pub struct PricedCopies {
     pub lossy_share: f64,
     /// The [loss estimate](SubflowView::loss) from which a path loses much. 0.05 by default (our choice).
     pub lossy_from: f64,
-    /// Copies of late segments that are allowed from the beginning, so that short connections have some. 8 by default
-    /// (our choice).
+    /// Copies of late segments that are allowed from the beginning, so that short connections have some; towards a peer
+    /// that decodes no parities, all copies. 8 by default (our choice).
     pub free: f64,
     /// Which segments may be copied.
     pub eligibility: Eligibility,
@@ -168,8 +168,13 @@ impl PricedPolicy {
 
     /// The copy or parity with the largest expected gain, if that exceeds the price.
     fn worthwhile(&self, view: &View<'_>) -> Option<Action> {
+        let free = if view.decodes {
+            0.0
+        } else {
+            self.settings.free
+        };
         let next = (self.spent + 1) as f64;
-        if view.new_data || next > self.settings.allowed(view) {
+        if view.new_data || next > self.settings.allowed(view) + free {
             return None;
         }
         let copies = view.subflows.iter().filter_map(|s| {
@@ -296,22 +301,23 @@ mod tests {
 
     #[test]
     fn copies_are_limited_to_a_share_of_the_segments() {
-        let copies = |retransmitted, now| {
+        let copies = |retransmitted, now, decodes| {
             let subflows = paths(retransmitted);
             let mut v = view(&subflows, false, Trigger::Ack);
-            v.now = at(now);
+            (v.now, v.decodes) = (at(now), decodes);
             let mut policy = PricedCopies::default().build(1);
             (0..1000)
                 .take_while(|_| policy.on_opportunity(&v) == COPY)
                 .count()
         };
         // 4 % of 380 = 15.2.
-        assert_eq!(copies(6, 0), 15);
+        assert_eq!(copies(6, 0, true), 15);
+        assert_eq!(copies(6, 0, false), 23, "8 more if there are no parities");
         // 8 % of 190 + 4 % of 190 = 22.8 with a loss of 5 %.
-        assert_eq!(copies(10, 0), 22);
+        assert_eq!(copies(10, 0, true), 22);
         // Late: 8 more, and 10, as many as were lost.
-        assert_eq!(copies(10, 49), 40);
-        assert_eq!(copies(10, 50), 1000, "the path no longer answers");
+        assert_eq!(copies(10, 49, true), 40);
+        assert_eq!(copies(10, 50, true), 1000, "the path no longer answers");
     }
 
     /// A single subflow that has sent 200 segments, and ten of them in flight.
