@@ -1,6 +1,6 @@
 //! State that the controllers of one connection share.
 
-use spindle_units::{Duration, prefetch};
+use spindle_units::{Duration, Instant, prefetch};
 
 /// If a row's window has changed by more than this fraction (one eighth) since shared values were last
 /// computed, the values are stale before the window of data ends. The fraction is Spindle's own choice:
@@ -31,6 +31,10 @@ pub struct CouplingRow {
     pub since_loss: u64,
     /// Bytes acknowledged between the last two losses (OLIA's l1).
     pub before_loss: u64,
+    /// The delay of the queue of a [delay-bounded](super::DelayBounded) subflow in its last round, if it was long.
+    pub queue: Option<Duration>,
+    /// When such a subflow last reduced its window because of a loss.
+    pub lost_at: Option<Instant>,
     /// Its cwnd at the time of the last epoch change that this row caused.
     settled: u64,
 }
@@ -133,6 +137,16 @@ impl Coupling {
         row.before_loss = row.since_loss;
         row.since_loss = 0;
         self.epoch += 1;
+    }
+
+    /// The queue of the delay-bounded subflow `i` had this delay in the last round, or was short (`None`).
+    pub fn set_queue(&mut self, i: usize, queue: Option<Duration>) {
+        self.row(i).queue = queue;
+    }
+
+    /// The delay-bounded subflow `i` reduced its window at this time because of a loss.
+    pub fn note_loss(&mut self, i: usize, now: Instant) {
+        self.row(i).lost_at = Some(now);
     }
 
     fn row(&mut self, i: usize) -> &mut CouplingRow {

@@ -19,7 +19,7 @@ const MAX_TARGET: f64 = 1.5;
 
 /// The state of the curve. Windows are in bytes, so that a change of the segment size needs no conversion.
 /// Times are in seconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Curve {
     /// W_max: the window at the last reduction. Smaller with fast convergence.
     w_max: f64,
@@ -35,6 +35,22 @@ struct Curve {
     /// The next stage follows slow start or a timeout, not a reduction: K = 0 and W_max = cwnd (RFC 9438,
     /// sections 4.8 and 4.10).
     fresh: bool,
+    /// The part of a flow's growth, from 0 to 1. Subflows that are one flow together have 1 in sum.
+    part: f64,
+}
+
+impl Default for Curve {
+    fn default() -> Self {
+        Self {
+            w_max: 0.0,
+            k: 0.0,
+            w_est: 0.0,
+            cwnd_prior: 0.0,
+            epoch: None,
+            fresh: false,
+            part: 1.0,
+        }
+    }
 }
 
 /// CUBIC (RFC 9438), each subflow independently: "cubic".
@@ -92,6 +108,16 @@ impl CubicController {
             fraction: 0.0,
             last_ack: Instant::ZERO,
             idle: false,
+        }
+    }
+
+    /// From now on the window grows by this part of what one flow's would, from 0 to 1. The parts of subflows that are
+    /// one flow together are 1 in sum: if their windows are reduced together as well, so is their sum one flow's window.
+    pub(super) fn set_part(&mut self, part: f64) {
+        if part != self.curve.part {
+            self.curve.part = part;
+            // The curve begins again at this window, since K depends on the part.
+            self.curve.epoch = None;
         }
     }
 
@@ -178,14 +204,14 @@ impl Curve {
             self.k = 0.0;
         } else {
             // RFC 9438, section 4.2, figure 2.
-            self.k = ((self.w_max - cwnd) / (C * mss)).cbrt();
+            self.k = ((self.w_max - cwnd) / (C * self.part * mss)).cbrt();
         }
         self.fresh = false;
     }
 
     /// W_cubic(t) (RFC 9438, section 4.2, figure 1), in bytes.
     fn w_cubic(&self, t: f64, mss: f64) -> f64 {
-        C * mss * (t - self.k).powi(3) + self.w_max
+        C * self.part * mss * (t - self.k).powi(3) + self.w_max
     }
 
     /// W_est after `acked` bytes (RFC 9438, section 4.3, figure 4).
@@ -195,7 +221,7 @@ impl Curve {
         } else {
             ALPHA
         };
-        self.w_est += alpha * mss * acked / cwnd;
+        self.w_est += alpha * self.part * mss * acked / cwnd;
         self.w_est
     }
 
@@ -360,6 +386,36 @@ mod tests {
             "{}",
             path.cc.cwnd()
         );
+    }
+
+    /// Both parts of a flow are reduced when it is, and have half of its window at all times.
+    #[test]
+    fn two_halves_of_a_flow_have_its_window_in_sum() {
+        for (segments, rtt_ms) in [(1000, 100), (20, 10)] {
+            let mut whole = cubic(segments, rtt_ms);
+            let mut half = cubic(segments / 2, rtt_ms);
+            half.cc.set_part(0.5);
+            whole.signal(Signal::Loss);
+            half.signal(Signal::Loss);
+            for _ in 0..100 {
+                whole.round();
+                half.round();
+                let (one, two) = (whole.cc.cwnd(), 2 * half.cc.cwnd());
+                assert!(one.abs_diff(two) <= one / 20, "{one} and {two}");
+            }
+        }
+    }
+
+    #[test]
+    fn window_does_not_jump_when_its_part_changes() {
+        let mut path = cubic(1000, 100);
+        path.signal(Signal::Loss);
+        path.round();
+        let before = path.cc.cwnd();
+        path.cc.set_part(0.25);
+        path.round();
+        let grown = path.cc.cwnd() - before;
+        assert!(grown < 30 * MSS, "{grown}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod capacity;
 mod losses;
 mod recent;
 mod second_half;
+mod together;
 
 use spindle_units::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use capacity::Capacity;
 use losses::Losses;
 use recent::Recent;
 use second_half::SecondHalf;
+use together::Together;
 
 /// A controller that keeps the queue short: "delay-bounded".
 ///
@@ -31,6 +33,10 @@ use second_half::SecondHalf;
 /// [`Self::largest_factor`] times. The number is what the path carries in a round trip, as the first flight shows it, over
 /// the window. The flow with the smaller window therefore has the longer target, and windows become equal, as by the
 /// flow scaling of Swift.
+///
+/// **Several subflows in one queue** are one flow together: the number of flows is what the path carries over the windows of
+/// all of them, each grows by its part, and a loss with a queue reduces all of them. Subflows are in one queue if their
+/// delays are equal for some rounds while they are long.
 ///
 /// **A loss without a queue is not congestion.** It does not reduce the window unless more than [`Self::most_loss`] of
 /// the segments are lost. A queue that is shorter than half of the target may overflow without being noticed, so
@@ -105,10 +111,12 @@ impl DelayBounded {
             trial: None,
             untried: 0,
             step: 0,
+            credit: 0.0,
             settling: false,
             shrunk_at: [None; 2],
             long_rounds: 0,
             competes: false,
+            together: Together::default(),
             resumes_slow_start: false,
             queue: None,
         }
@@ -168,6 +176,8 @@ struct DelayBoundedController {
     untried: u32,
     /// Segments by which the window grows in the next round.
     step: u64,
+    /// Growth of less than a segment, in segments.
+    credit: f64,
     /// The window shrank after the last round, which the round-trip times of this one do not show yet.
     settling: bool,
     /// The delays of the queue that led to the last two reductions, the later one last, until it is below the target.
@@ -176,6 +186,8 @@ struct DelayBoundedController {
     long_rounds: u32,
     /// CUBIC sets the window.
     competes: bool,
+    /// The subflows in the same queue.
+    together: Together,
     /// Slow start continues after the losses are repaired.
     resumes_slow_start: bool,
     /// The delay of the queue in the last round.
@@ -186,7 +198,8 @@ impl DelayBoundedController {
     fn target(&self, base: Duration) -> Duration {
         let share = base.as_nanos() as f64 * self.settings.target_share;
         let one = share.max(self.settings.least_target.as_nanos() as f64);
-        let flows = self.capacity.bytes_in(base).unwrap_or(0.0) / self.window().cwnd() as f64;
+        let windows = self.window().cwnd() as f64 * self.together.number();
+        let flows = self.capacity.bytes_in(base).unwrap_or(0.0) / windows;
         let factor = (flows * TARGET_PER_FLOW).clamp(1.0, self.settings.largest_factor.max(1.0));
         Duration::from_nanos((one * factor) as u64)
     }
@@ -222,7 +235,7 @@ impl DelayBoundedController {
     }
 
     /// A round has ended. `grown` if slow start has set the window for this acknowledgement.
-    fn end_round(&mut self, s: &AckSample, grown: bool) {
+    fn end_round(&mut self, s: &AckSample, grown: bool, coupling: &mut Coupling) {
         let smallest = self.round.current_min;
         let later = self.second_half.end_round(s);
         self.round.begin_next(s.next);
@@ -236,6 +249,7 @@ impl DelayBoundedController {
             let queue = smallest.saturating_sub(base);
             self.queue = Some(queue);
             self.choose_mode(queue, base, limited);
+            self.share_queue(s.now, queue, base, coupling);
             if !self.competes && adjusts {
                 adjusts = !self.reduce(smallest, base);
             }
@@ -261,6 +275,20 @@ impl DelayBoundedController {
             self.cubic.window_mut().end_slow_start();
         }
         self.competes = competes;
+    }
+
+    /// Subflows in the same queue are one flow together.
+    fn share_queue(
+        &mut self,
+        now: Instant,
+        queue: Duration,
+        base: Duration,
+        coupling: &mut Coupling,
+    ) {
+        let long = self.competes || self.is_long(queue, base);
+        self.together
+            .end_round(now, long.then_some(queue), self.subflow, coupling);
+        self.cubic.set_part(1.0 / self.together.number());
     }
 
     /// Reduces the window if the delay or the losses of the round require it. Returns whether the window must not grow.
@@ -341,6 +369,7 @@ impl DelayBoundedController {
     fn grow(&mut self, later: Option<Duration>) {
         let grows = |base| later.is_some_and(|rtt| self.is_long(rtt.saturating_sub(base), base));
         let faster = !self.has_queue() && !self.base.get().is_some_and(grows);
+        let number = self.together.number();
         let window = self.cubic.window_mut();
         let (cwnd, mss) = (window.cwnd(), window.mss());
         if cwnd as f64 > self.ceiling.unwrap_or(u64::MAX) as f64 * BEYOND_CEILING {
@@ -349,11 +378,35 @@ impl DelayBoundedController {
         let most = ((cwnd as f64 * LARGEST_STEP) as u64 / mss).max(1);
         let step = match faster {
             true => (self.step * 2).clamp(1, most),
-            false => 1,
+            false => {
+                self.credit += 1.0 / number;
+                let whole = self.credit.floor();
+                self.credit -= whole;
+                whole as u64
+            }
         };
         let below = self.ceiling.map(|c| c.saturating_sub(cwnd) / mss);
         self.step = below.map_or(step, |below| step.min(below.max(1)));
         window.grow(self.step * mss);
+    }
+
+    /// A loss of another subflow in the same queue reduces the window.
+    fn reduce_together(&mut self, s: &AckSample, coupling: &mut Coupling) {
+        let Some(srtt) = s.srtt else {
+            return;
+        };
+        let lost = self
+            .together
+            .is_reduced(s.now, srtt, self.subflow, coupling);
+        if !lost || s.recovering {
+            return;
+        }
+        let cwnd = self.window().cwnd();
+        if self.competes {
+            self.cubic.on_signal(s.now, cwnd, Signal::Loss, coupling);
+        } else if self.has_queue() {
+            self.shrink(BETA_LOSS);
+        }
     }
 
     fn slow_start(&mut self, s: &AckSample) {
@@ -399,8 +452,9 @@ impl Congestion for DelayBoundedController {
         } else {
             self.slow_start(sample);
         }
+        self.reduce_together(sample, coupling);
         if over {
-            self.end_round(sample, in_slow_start);
+            self.end_round(sample, in_slow_start, coupling);
         }
         let cwnd = self.window().coupled_cwnd(sample.recovering);
         coupling.update(self.subflow, cwnd, sample.srtt);
@@ -408,6 +462,7 @@ impl Congestion for DelayBoundedController {
 
     fn on_signal(&mut self, now: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling) {
         if self.competes {
+            self.together.on_loss(now, self.subflow, coupling);
             self.cubic.on_signal(now, in_flight, signal, coupling);
             return;
         }
@@ -424,6 +479,7 @@ impl Congestion for DelayBoundedController {
         self.step = 0;
         if factor < 1.0 {
             self.settling = true;
+            self.together.on_loss(now, self.subflow, coupling);
         }
         coupling.update(self.subflow, self.window().cwnd(), None);
     }
