@@ -146,4 +146,4 @@ pub use socket::{
     NetworkCounters, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, TurnTimes,
 };
 pub use target::{Target, TargetError, Targets};
-pub use wire_config::{LinkKind, NEXT_PATH_AFTER, keepalive_after, wire_config};
+pub use wire_config::{LinkKind, NEXT_PATH_AFTER, TIMING_PRECISION, keepalive_after, wire_config};

@@ -29,6 +29,9 @@ const MSS: u32 = 65_495;
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Minimum of the retransmission timeout: Linux's (TCP_RTO_MIN).
 const MIN_RTO: Duration = Duration::from_millis(200);
+/// By how much scheduling may prolong a round-trip time: the granularity that RFC 9002, section 6.1.2, recommends
+/// (kGranularity).
+pub const TIMING_PRECISION: Duration = Duration::from_millis(1);
 /// A relay holds a socket on its other side for each connection, so it checks earlier than Linux (2 h) whether
 /// the peer still exists.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
@@ -80,7 +83,7 @@ pub fn keepalive_after(idle: Duration) -> Keepalive {
 /// The transport's preset determines congestion control, loss detection (RACK, TLP), scheduler and proactive
 /// recovery. The parameters of the scenario are set here to values that suit a real wire: a minimum RTO of 200
 /// ms, timestamps, SACK and window scaling, acknowledgements delayed by 40 ms (which tail loss probes allow
-/// for), bursts and MSS as large as the link accepts, pacing, buffers that grow up to the limits, keepalive and
+/// for), bursts and MSS as large as the link accepts, pacing, a timing precision of 1 ms, buffers that grow up to the limits, keepalive and
 /// user timeout. Without pacing, a whole congestion window would be sent at once when the peer's window opens
 /// again after a hole, and would overflow a queue.
 ///
@@ -115,6 +118,7 @@ pub fn wire_config(
     tcp.pacing = true;
     tcp.min_rto = MIN_RTO;
     tcp.rto_floor = RtoFloor::Variation;
+    tcp.timing_precision = TIMING_PRECISION;
     tcp.slow_start.exit = SlowStartExit::RecentDelay;
     tcp.timestamps = true;
     tcp.sack = true;

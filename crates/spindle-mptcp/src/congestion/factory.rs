@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use spindle_units::Duration;
+
 use super::Congestion;
 use super::SlowStartExit;
 use crate::types::EcnMode;
@@ -70,4 +72,7 @@ pub struct Parameters {
     /// acknowledgement. If segments are coalesced, one acknowledgement stands for many segments (RFC 9406,
     /// section 4.2, leaves L unbounded for paced senders; Linux does so for all senders).
     pub stretch_acks: bool,
+    /// By how much scheduling on the hosts may prolong a measured round-trip time. A delay-based controller takes no
+    /// shorter delay for a queue.
+    pub timing_precision: Duration,
 }

@@ -20,6 +20,7 @@ pub(super) fn parameters() -> Parameters {
         slow_start_exit: SlowStartExit::Loss,
         through_ssthresh: false,
         stretch_acks: false,
+        timing_precision: Duration::ZERO,
     }
 }
 

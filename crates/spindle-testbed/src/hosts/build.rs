@@ -13,7 +13,7 @@ use spindle_mptcp::path_manager::Passive;
 use spindle_mptcp::{Config, StackConfig, for_unmodified_receivers};
 use spindle_net::limits::Limits;
 use spindle_net::udp::{UdpClient, UdpClientOptions, UdpServer, UdpServerOptions};
-use spindle_net::{Link, LinkKind, Network, NetworkConfig, memory, wire_config};
+use spindle_net::{Link, LinkKind, Network, NetworkConfig, TIMING_PRECISION, memory, wire_config};
 
 use crate::error::TestbedError;
 use crate::hosts::PORT;
@@ -99,7 +99,7 @@ impl HostBuilder<'_> {
                 let (namespace, devices, network) = self.routed(place)?;
                 let host = Host::Spindle {
                     network,
-                    configs: configs(place, &bursts(config)),
+                    configs: configs(place, &in_real_time(config)),
                     over_udp: false,
                     _namespace: Some(namespace),
                 };
@@ -235,7 +235,7 @@ impl HostBuilder<'_> {
         let network = started.map_err(TestbedError::system("enter a namespace"))??;
         let host = Host::Spindle {
             network,
-            configs: configs(place, &bursts(config)),
+            configs: configs(place, &in_real_time(config)),
             over_udp: true,
             _namespace: Some(namespace),
         };
@@ -280,9 +280,10 @@ impl HostBuilder<'_> {
 /// The congestion controller of a kernel host if the scenario sets none that the kernel has.
 const KERNEL_DEFAULT: &str = "cubic";
 
-/// Allows large bursts, since the kernel segments them.
-fn bursts(mut config: Config) -> Config {
+/// What every host in real time has: large bursts, since the kernel segments them, and a timing precision.
+fn in_real_time(mut config: Config) -> Config {
     config.tcp.burst = BURST;
+    config.tcp.timing_precision = TIMING_PRECISION;
     config
 }
 

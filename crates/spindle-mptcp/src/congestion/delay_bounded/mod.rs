@@ -52,7 +52,8 @@ use together::Together;
 /// The numbers are our choice; docs/spindle.md shows how results depend on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayBounded {
-    /// The target is at least this long. 50 us by default: four packets of 1500 bytes at 1 Gbps.
+    /// The target is at least this long, and at least as long as the hosts' [timing
+    /// precision](Parameters::timing_precision). 50 us by default: four packets of 1500 bytes at 1 Gbps.
     pub least_target: Duration,
     /// The target as a share of the path's smallest round-trip time. 1/4 by default: a request waits for long
     /// flows for at most a quarter of a round trip more.
@@ -100,6 +101,7 @@ impl DelayBounded {
         DelayBoundedController {
             settings: *self,
             cubic: CubicController::new(p),
+            least_target: self.least_target.max(p.timing_precision),
             subflow: p.subflow,
             base: Recent::new(Ord::min),
             capacity: Capacity::default(),
@@ -160,6 +162,8 @@ struct DelayBoundedController {
     settings: DelayBounded,
     /// CUBIC's state. It has the window in both modes.
     cubic: CubicController,
+    /// The target is at least this long.
+    least_target: Duration,
     subflow: usize,
     /// The round-trip time without a queue.
     base: Recent<Duration>,
@@ -197,7 +201,7 @@ struct DelayBoundedController {
 impl DelayBoundedController {
     fn target(&self, base: Duration) -> Duration {
         let share = base.as_nanos() as f64 * self.settings.target_share;
-        let one = share.max(self.settings.least_target.as_nanos() as f64);
+        let one = share.max(self.least_target.as_nanos() as f64);
         let windows = self.window().cwnd() as f64 * self.together.number();
         let flows = self.capacity.bytes_in(base).unwrap_or(0.0) / windows;
         let factor = (flows * TARGET_PER_FLOW).clamp(1.0, self.settings.largest_factor.max(1.0));
@@ -694,6 +698,17 @@ mod tests {
             [200, 100, 50, 10].map(&mut target_of),
             [5_000, 5_000, 10_000, 30_000]
         );
+    }
+
+    #[test]
+    fn target_is_at_least_the_timing_precision_of_the_hosts() {
+        let precise = Parameters {
+            timing_precision: Duration::from_millis(1),
+            ..parameters()
+        };
+        let cc = DelayBounded::default().controller(&precise);
+        let target = |us| cc.target(Duration::from_micros(us)).as_micros();
+        assert_eq!([100, 4_000, 20_000].map(target), [1_000, 1_000, 5_000]);
     }
 
     #[test]
