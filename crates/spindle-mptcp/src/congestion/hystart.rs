@@ -58,10 +58,15 @@ impl Round {
     pub(super) fn on_ack(&mut self, s: &AckSample) -> bool {
         let end = *self.end.get_or_insert(s.next);
         if let Some(rtt) = s.rtt {
-            self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
-            self.samples = self.samples.saturating_add(1);
+            self.on_rtt(rtt);
         }
         s.acked_to >= end
+    }
+
+    /// Counts a round-trip time.
+    pub(super) fn on_rtt(&mut self, rtt: Duration) {
+        self.current_min = Some(self.current_min.map_or(rtt, |min| min.min(rtt)));
+        self.samples = self.samples.saturating_add(1);
     }
 
     /// Begins the next round, which ends when the byte `next` is acknowledged.

@@ -63,6 +63,8 @@ pub(super) struct Path<C> {
     pub(super) now: Instant,
     pub(super) rtt: Duration,
     pub(super) limited: bool,
+    /// Acknowledgements measure the round-trip time.
+    pub(super) timed: bool,
     /// Segments lost so far.
     pub(super) losses: u64,
     acked_to: SubflowPosition,
@@ -76,6 +78,7 @@ impl<C: Congestion> Path<C> {
             now: Instant::ZERO,
             rtt: Duration::from_millis(100),
             limited: true,
+            timed: true,
             losses: 0,
             acked_to: SubflowPosition::SYN,
         }
@@ -98,7 +101,7 @@ impl<C: Congestion> Path<C> {
             acked: bytes,
             marked,
             prior_in_flight: self.cc.cwnd(),
-            rtt: Some(self.rtt),
+            rtt: self.timed.then_some(self.rtt),
             srtt: Some(self.rtt),
             acked_to: self.acked_to,
             next: next.max(self.acked_to),

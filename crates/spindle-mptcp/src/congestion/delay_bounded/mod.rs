@@ -32,7 +32,8 @@ use together::Together;
 /// **Several flows on one path** have a longer target: half of their number times as long, at most
 /// [`Self::largest_factor`] times. The number is what the path carries in a round trip, as the first flight shows it, over
 /// the window. The flow with the smaller window therefore has the longer target, and windows become equal, as by the
-/// flow scaling of Swift.
+/// flow scaling of Swift. If most of the first flight is lost, the target is as long as it can be, until a flight shows the
+/// number.
 ///
 /// **Several subflows in one queue** are one flow together: the number of flows is what the path carries over the windows of
 /// all of them, each grows by its part, and a loss with a queue reduces all of them. Subflows are in one queue if their
@@ -243,20 +244,22 @@ impl DelayBoundedController {
         let smallest = self.round.current_min;
         let later = self.second_half.end_round(s);
         self.round.begin_next(s.next);
-        self.capacity.end_round(s.losses);
-        self.losses.end_round(s.losses, self.window().mss());
+        let lost = self.losses.end_round(s.losses, self.window().mss());
+        self.capacity.end_round(lost);
         self.untried = self.untried.saturating_add(1);
         let limited = std::mem::take(&mut self.limited);
         let settling = std::mem::take(&mut self.settling);
         let mut adjusts = limited && !settling;
+        self.queue = None;
         if let (Some(smallest), Some(base)) = (smallest, self.base.get()) {
             let queue = smallest.saturating_sub(base);
             self.queue = Some(queue);
             self.choose_mode(queue, base, limited);
             self.share_queue(s.now, queue, base, coupling);
-            if !self.competes && adjusts {
-                adjusts = !self.reduce(smallest, base);
-            }
+        }
+        if !self.competes && adjusts {
+            let smallest = smallest.zip(self.base.get());
+            adjusts = !self.reduce_by_losses() && !smallest.is_some_and(|(s, b)| self.reduce(s, b));
         }
         if !self.competes && adjusts && !grown && self.may_grow(s) {
             self.grow(later);
@@ -295,15 +298,24 @@ impl DelayBoundedController {
         self.cubic.set_part(1.0 / self.together.number());
     }
 
+    /// Reduces the window if more is lost than a path without congestion loses. Returns whether it is reduced.
+    fn reduce_by_losses(&mut self) -> bool {
+        let lost = self.losses.mean > self.settings.most_loss;
+        if lost {
+            self.losses.mean *= LEAST_FACTOR;
+            self.shrink(BETA_LOSS);
+            self.shrunk_at = [None; 2];
+            self.trial = None;
+        }
+        lost
+    }
+
     /// Reduces the window if the delay or the losses of the round require it. Returns whether the window must not grow.
     fn reduce(&mut self, smallest: Duration, base: Duration) -> bool {
         let target = self.target(base);
         let queue = smallest.saturating_sub(base);
         let cwnd = self.window().cwnd() as f64;
-        if self.losses.mean > self.settings.most_loss {
-            self.losses.mean *= LEAST_FACTOR;
-            self.shrink(BETA_LOSS);
-        } else if queue > target {
+        if queue > target {
             if !self.is_futile(queue) {
                 self.shrink(base.as_nanos() as f64 / smallest.as_nanos().max(1) as f64);
                 self.shrunk_at = [self.shrunk_at[1], Some(queue)];
@@ -445,8 +457,10 @@ impl Congestion for DelayBoundedController {
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
         if let Some(rtt) = sample.rtt {
             self.base.on_sample(sample.now, rtt);
+            self.capacity.on_arrival(sample.now, sample.acked, rtt);
+        } else {
+            self.capacity.on_repair();
         }
-        self.capacity.on_ack(sample);
         self.second_half.on_ack(sample);
         let over = self.round.on_ack(sample);
         self.limited |= sample.cwnd_limited;
@@ -462,6 +476,12 @@ impl Congestion for DelayBoundedController {
         }
         let cwnd = self.window().coupled_cwnd(sample.recovering);
         coupling.update(self.subflow, cwnd, sample.srtt);
+    }
+
+    fn on_selective_ack(&mut self, now: Instant, bytes: u64, rtt: Duration) {
+        self.base.on_sample(now, rtt);
+        self.capacity.on_arrival(now, bytes, rtt);
+        self.round.on_rtt(rtt);
     }
 
     fn on_signal(&mut self, now: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling) {
@@ -646,6 +666,34 @@ mod tests {
     }
 
     #[test]
+    fn window_shrinks_by_losses_while_nothing_measures_the_round_trip_time() {
+        let mut b = Bottleneck::new(1000);
+        let before = b.after(20);
+        b.path.timed = false;
+        for _ in 0..10 {
+            b.path.losses += before / 2;
+            b.path.signal(Signal::Loss);
+            b.path.round();
+        }
+        let window = b.path.cc.cwnd() / MSS;
+        assert!(window < before / 3, "{before} {window}");
+    }
+
+    #[test]
+    fn segments_beyond_a_hole_show_the_queue_while_acknowledgements_measure_nothing() {
+        let mut b = Bottleneck::new(1000);
+        let before = b.after(20);
+        b.path.timed = false;
+        for _ in 0..3 {
+            b.path.cc.on_selective_ack(b.path.now, MSS, ROUND * 2);
+            b.path.round();
+        }
+        assert_eq!(b.path.cc.queue, Some(ROUND));
+        let window = b.path.cc.cwnd() / MSS;
+        assert!(window <= before * 3 / 4, "{before} {window}");
+    }
+
+    #[test]
     fn cubic_sets_the_window_among_flows_that_fill_the_queue_and_only_then() {
         let mut b = Bottleneck::new(1000);
         b.after(20);
@@ -685,10 +733,8 @@ mod tests {
             cc.capacity = Capacity::default();
             // In 20 ms the slowest link sends 200 segments.
             for i in 0..10 {
-                let mut s = super::super::tests::sample(MSS);
                 let rtt = base + Duration::from_micros(100) * i;
-                (s.now, s.rtt) = (Instant::ZERO + rtt, Some(rtt));
-                cc.capacity.on_ack(&s);
+                cc.capacity.on_arrival(Instant::ZERO + rtt, MSS, rtt);
             }
             cc.capacity.end_round(0);
             cc.window_mut().set_cwnd(segments * MSS);

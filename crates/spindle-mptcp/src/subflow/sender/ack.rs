@@ -63,6 +63,10 @@ impl Sender {
         let cumulative = self.una - prior_una;
 
         self.take_rtt(now, a, &delivered, advanced);
+        if let Some(sent_at) = delivered.clean_sent_at.filter(|_| !advanced) {
+            let rtt = now.since(sent_at);
+            self.cc.on_selective_ack(now, delivered.bytes, rtt);
+        }
         let undos = self.counters.undos;
         if let Some((left, _)) = a.dsack {
             self.on_dsack(now, left);
