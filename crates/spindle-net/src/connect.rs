@@ -4,6 +4,7 @@
 mod direct;
 mod gateway;
 mod named;
+mod reached;
 
 use std::convert::Infallible;
 use std::io;
@@ -17,6 +18,7 @@ use spindle_mptcp::{Config, StackError};
 use tokio::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 
 use self::direct::Direct;
+use self::reached::Reached;
 use crate::dial;
 pub use crate::dial::Sources;
 use crate::error::NetError;
@@ -97,6 +99,8 @@ struct Shared {
     options: ConnectOptions,
     lifecycle: Lifecycle,
     pool: Pool<Opened>,
+    /// For programs that name their targets.
+    reached: Reached,
 }
 
 impl Shared {
@@ -160,6 +164,7 @@ impl Connect {
             shared: Arc::new(Shared {
                 network: network.clone(),
                 pool: Pool::new(options.ready),
+                reached: Reached::default(),
                 options,
                 lifecycle: Lifecycle::default(),
             }),

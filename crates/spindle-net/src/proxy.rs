@@ -31,9 +31,8 @@ pub struct Proxy {
     /// Whether connections are opened directly, by the system's TCP, while the gateway cannot be reached. `None`: they
     /// are refused.
     pub fallback: Option<Fallback>,
-    /// Whether a program receives the answer that its target was reached before the gateway has answered. It saves a
-    /// round trip. A target that is not reached then looks like one that resets.
-    pub answer_early: bool,
+    /// Which programs receive the answer that their target was reached before the gateway has answered.
+    pub answer_early: AnswerEarly,
     /// SOCKS5 (RFC 1928), CONNECT only.
     pub socks5: bool,
     /// HTTP CONNECT (RFC 9110, section 9.3.6). If SOCKS5 is accepted as well, the first byte decides.
@@ -86,6 +85,19 @@ pub(crate) enum Protocol {
     Http,
     /// None: the kernel has redirected the connection.
     Redirected,
+}
+
+/// Which programs are answered before the gateway has answered, so that their first bytes follow the request at once. It
+/// saves a round trip. A target that is not reached then looks like one that resets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerEarly {
+    /// None.
+    None,
+    /// Those whose target the gateway has reached within the last ten minutes, unless it failed to do so since.
+    #[default]
+    Known,
+    /// All.
+    All,
 }
 
 /// A program's request, which waits for an answer.

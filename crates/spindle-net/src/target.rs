@@ -18,7 +18,7 @@ use tokio::time::timeout;
 /// assert!("gateway.example".parse::<Target>().is_err());
 /// # Ok::<(), spindle_net::TargetError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// An address.
     Address(SocketAddr),

@@ -15,7 +15,7 @@ use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
-use spindle_net::proxy::Proxy;
+use spindle_net::proxy::{AnswerEarly, Proxy};
 use spindle_net::users::Users;
 use spindle_net::{LinkKind, Network, NetworkConfig, memory, wire_config};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -93,7 +93,7 @@ impl World {
             listen: vec![here()],
             destination: Destination::Programs(Proxy {
                 via: Some(Target::Address(at()).into()),
-                answer_early: false,
+                answer_early: AnswerEarly::default(),
                 socks5,
                 http_connect,
                 redirected: false,
@@ -224,6 +224,36 @@ async fn data_that_follow_a_request_at_once_reach_the_target_before_later_data()
         let mut back = Vec::new();
         client.read_to_end(&mut back).await.expect("the answer");
         assert_eq!(back, b"answer");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_targets_that_were_reached_lately_are_answered_before_the_gateway_has_answered() {
+    in_time(async {
+        let (service, port) = service().await;
+        let w = World::new(&rules(&["127.0.0.1:*"])).await;
+        let connect = w.connect(None, false, true).await;
+        let request = connect_to(&format!("127.0.0.1:{port}"), "");
+        let ask = async || {
+            let mut program = TcpStream::connect(connect).await.expect("connected");
+            program.write_all(&request).await.expect("room");
+            program
+        };
+        let mut head = [0; 39];
+        let mut first = ask().await;
+        first.read_exact(&mut head).await.expect("an answer");
+        service.accept().await.expect("a connection");
+        drop(service);
+        // The target is known, and now refuses.
+        let mut second = ask().await;
+        second.read_exact(&mut head).await.expect("an answer");
+        assert!(head.starts_with(b"HTTP/1.1 200 "));
+        let end = second.read(&mut head).await;
+        assert_eq!(end.expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        let third = TcpStream::connect(connect).await.expect("connected");
+        let refused = answer(third, &request).await;
+        assert!(refused.starts_with("HTTP/1.1 502 "), "{refused}");
     })
     .await;
 }

@@ -14,7 +14,7 @@ use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
 use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
-use spindle_net::proxy::Proxy;
+use spindle_net::proxy::{AnswerEarly, Proxy};
 use spindle_net::tls::ServerTls;
 use spindle_net::{LinkKind, Network, NetworkConfig, TcpStream, memory, wire_config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -280,7 +280,7 @@ async fn a_program_that_sends_no_socks_request_within_ten_seconds_is_disconnecte
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         destination: Destination::Programs(Proxy {
             via: None,
-            answer_early: false,
+            answer_early: AnswerEarly::None,
             socks5: true,
             http_connect: false,
             redirected: false,

@@ -14,7 +14,7 @@ use super::{Failed, Opened, Shared, Way, dial, unreachable};
 use crate::forward;
 use crate::handshake::expired;
 use crate::metrics::Refused;
-use crate::proxy::{self, Asked, Proxy};
+use crate::proxy::{self, AnswerEarly, Asked, Proxy};
 use crate::redirect::{self, RedirectedError};
 use crate::relay;
 use crate::socket::ConnectionHandle;
@@ -53,12 +53,10 @@ pub(super) async fn open(
                 fallback: proxy.fallback.as_ref(),
                 since: Instant::now(),
             };
-            match shared.pool.take() {
-                ready if proxy.answer_early => {
-                    return open_early(&gateway, proxy, &asked, program, ready).await;
-                }
-                ready => tunnel(&gateway, &asked.target, ready).await,
+            if answers_early(shared, proxy, &asked.target) {
+                return open_early(&gateway, proxy, &asked, program).await;
             }
+            tunnel(&gateway, &asked.target, &[]).await
         }
     };
     let failed = match opened {
@@ -138,83 +136,90 @@ async fn hand_over_direct(
     Ok(Way::Direct(direct))
 }
 
-/// Opens a connection to the gateway, which connects it to the target. Returns the first bytes of the target,
-/// too.
+/// Whether a program with this target is answered before the gateway has answered.
+fn answers_early(shared: &Shared, proxy: &Proxy, target: &Target) -> bool {
+    match proxy.answer_early {
+        AnswerEarly::None => false,
+        AnswerEarly::Known => shared.reached.contains(target, Instant::now()),
+        AnswerEarly::All => true,
+    }
+}
+
+/// Opens a connection to the target by way of the gateway: on a ready connection if there is one, otherwise on a new one.
+/// The program's first bytes, `early`, are sent with the request. Returns the first bytes of the target, too.
 async fn tunnel(
     gateway: &Gateway<'_>,
     target: &Target,
-    ready: Option<Opened>,
+    early: &[u8],
 ) -> Result<(Opened, Vec<u8>), Missed> {
-    if let Some(mut ready) = ready {
-        match ask_ready(gateway.shared, &mut ready, target, &[]).await {
-            // The request may be sent again, since no data of the program have followed it.
-            Err(e) if is_stale(&e) => {}
-            asked => return Ok(named(ready, target, asked)?),
-        }
+    let shared = gateway.shared;
+    if let Some(mut ready) = shared.pool.take()
+        && let Some(asked) = ask_ready(shared, &mut ready, target, early).await
+    {
+        return Ok(named(shared, ready, target, asked)?);
     }
     let mut opened = gateway.dial().await?;
-    let asked = forward::tunnel(&mut opened.inside, target, &[]).await;
-    Ok(named(opened, target, asked)?)
+    let asked = forward::tunnel(&mut opened.inside, target, early).await;
+    Ok(named(shared, opened, target, asked)?)
 }
 
-/// Asks for the target on a connection that was ready. `early` is sent with the request. If the connection no longer
-/// works, it is reset, and the other ready ones are dropped.
+/// Asks for the target on a connection that was ready. If the connection no longer works, it is reset, and the other ready
+/// ones are dropped. The result is `None` then if the request may be sent again.
 async fn ask_ready(
     shared: &Shared,
     ready: &mut Opened,
     target: &Target,
     early: &[u8],
-) -> io::Result<Vec<u8>> {
+) -> Option<io::Result<Vec<u8>>> {
     let handle = ready.inside.handle().clone();
+    let before = handle.written();
     let asked = tokio::select! {
         asked = forward::tunnel(&mut ready.inside, target, early) => asked,
-        () = unheard(&handle) => Err(io::ErrorKind::ConnectionAborted.into()),
+        // Bytes of the program are not given up, since they may have arrived.
+        () = unheard(&handle), if early.is_empty() => Err(io::ErrorKind::ConnectionAborted.into()),
     };
-    if let Err(error) = &asked
-        && is_stale(error)
-    {
-        tracing::debug!(%error, "a ready connection no longer works");
-        handle.abort();
-        shared.pool.clear();
-    }
-    asked
+    let error = match asked {
+        Err(error) if is_stale(&error) => error,
+        asked => return Some(asked),
+    };
+    tracing::debug!(%error, "a ready connection no longer works");
+    let again = early.is_empty() || is_unprocessed(&handle, before, &error).await;
+    handle.abort();
+    shared.pool.clear();
+    (!again).then_some(Err(error))
+}
+
+/// Whether the gateway has certainly not sent the program's first bytes to the target: it has closed the connection without
+/// an answer, or has acknowledged no byte of the request before it reset the connection. The request begins after the
+/// first `before` bytes of the connection.
+async fn is_unprocessed(handle: &ConnectionHandle, before: u64, error: &io::Error) -> bool {
+    let info = handle.connection_info().await;
+    error.kind() == io::ErrorKind::UnexpectedEof || info.is_ok_and(|i| i.acknowledged <= before)
 }
 
 /// Answers the program before the gateway has answered, and sends the program's first bytes with the request for the
-/// target, on the ready connection or a new one. If the target is not reached, the program's connection is reset. The
-/// request is not sent again, since the target may have received the bytes.
+/// target. If the target is not reached, the program's connection is reset.
 async fn open_early(
     gateway: &Gateway<'_>,
     proxy: &Proxy,
     asked: &Asked,
     program: &mut KernelStream,
-    ready: Option<Opened>,
 ) -> Result<Way, Failed> {
-    let Gateway { shared, .. } = gateway;
     let early = first_bytes(asked, program).await.map_err(unreachable)?;
-    let target = &asked.target;
-    let opened = match ready {
-        Some(mut ready) => {
-            let answer = ask_ready(shared, &mut ready, target, &early).await;
-            named(ready, target, answer)
+    let opened = match tunnel(gateway, &asked.target, &early).await {
+        Ok(opened) => Ok(opened),
+        Err(Missed::Silent(fallback, why)) => {
+            let redirected = may_be_redirected(proxy);
+            let direct =
+                Direct::open(gateway.shared, &fallback, &asked.target, redirected, why).await;
+            let mut direct = direct.inspect_err(|_| relay::reset(program))?;
+            let sent = timeout(PATIENCE, direct.send(&early)).await;
+            let sent = sent.unwrap_or_else(|_| Err(expired("first bytes")));
+            sent.map_err(unreachable)
+                .inspect_err(|_| relay::reset(program))?;
+            return Ok(Way::Direct(direct));
         }
-        None => match gateway.dial().await {
-            Ok(mut opened) => {
-                let answer = forward::tunnel(&mut opened.inside, target, &early).await;
-                named(opened, target, answer)
-            }
-            Err(Missed::Silent(fallback, why)) => {
-                let redirected = may_be_redirected(proxy);
-                let direct = Direct::open(shared, &fallback, target, redirected, why).await;
-                let mut direct = direct.inspect_err(|_| relay::reset(program))?;
-                let sent = timeout(PATIENCE, direct.send(&early)).await;
-                let sent = sent.unwrap_or_else(|_| Err(expired("first bytes")));
-                sent.map_err(unreachable)
-                    .inspect_err(|_| relay::reset(program))?;
-                return Ok(Way::Direct(direct));
-            }
-            Err(Missed::Failed(failed)) => Err(failed),
-        },
+        Err(Missed::Failed(failed)) => Err(failed),
     };
     let (mut opened, first) = opened.inspect_err(|_| relay::reset(program))?;
     let handed = timeout(PATIENCE, program.write_all(&first)).await;
@@ -242,10 +247,15 @@ async fn first_bytes(asked: &Asked, program: &mut KernelStream) -> io::Result<Ve
 
 /// The connection to the target if the gateway has opened a tunnel, with the target's first bytes.
 fn named(
+    shared: &Shared,
     mut opened: Opened,
     target: &Target,
     asked: io::Result<Vec<u8>>,
 ) -> Result<(Opened, Vec<u8>), Failed> {
+    match &asked {
+        Ok(_) => shared.reached.add(target, Instant::now()),
+        Err(_) => shared.reached.remove(target),
+    }
     match asked {
         Ok(first) => {
             opened.target = target.to_string();

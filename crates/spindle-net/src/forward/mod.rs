@@ -217,10 +217,8 @@ fn refused(response: &Response) -> Option<(io::ErrorKind, &'static str)> {
     Some(match (response.status, error) {
         (200..=299, _) => return None,
         (403, _) => (io::ErrorKind::PermissionDenied, "its rules do not allow it"),
-        (408, _) => (
-            io::ErrorKind::ConnectionAborted,
-            "the request came too late",
-        ),
+        // The gateway had given the connection up, as if it had closed it.
+        (408, _) => (io::ErrorKind::UnexpectedEof, "the request came too late"),
         (502, Some("connection_refused")) => (io::ErrorKind::ConnectionRefused, "it refused"),
         (502, Some("dns_error")) => (io::ErrorKind::HostUnreachable, "the name is not known"),
         (502, _) => (io::ErrorKind::HostUnreachable, "it cannot be reached"),

@@ -178,6 +178,17 @@ pub(crate) enum FallbackArg {
     Direct,
 }
 
+/// Which programs are answered before the gateway has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnswerEarlyArg {
+    /// None
+    None,
+    /// Those whose target the gateway has reached within the last ten minutes
+    Known,
+    /// All
+    All,
+}
+
 /// Which announced addresses are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Announced {
@@ -324,10 +335,10 @@ pub(crate) struct Connect {
     /// the gateway can force; not if the gateway answers, whatever it answers
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = FallbackArg::None)]
     pub(crate) fallback: FallbackArg,
-    /// Answer a program before the gateway has answered, which saves a round trip. A target that is not reached
-    /// then looks like one that resets
-    #[arg(long)]
-    pub(crate) answer_early: bool,
+    /// Which programs are answered before the gateway has answered, if it knows their targets (as with --socks5). It saves
+    /// a round trip. A target that is not reached then looks like one that resets
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = AnswerEarlyArg::Known)]
+    pub(crate) answer_early: AnswerEarlyArg,
     /// The programs speak SOCKS5 and name their targets, which the gateway of --via connects to (it needs
     /// --forward); over --tun and without --via they are reached directly
     #[arg(long)]

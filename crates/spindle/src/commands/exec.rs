@@ -30,7 +30,7 @@ use spindle_net::service::{detach, process_handle, wait_for_process};
 use spindle_net::setup::{IsolateError, Isolated, isolate};
 
 use super::connect::{Connecting, Entered};
-use super::proxy::fallback;
+use super::proxy::{answer_early, fallback};
 use crate::args::service::{Connect as Args, Exec, Part};
 use crate::failure::Failure;
 
@@ -71,7 +71,7 @@ fn connecting(registry: &Registry, args: &Args, names: Names) -> Result<Connecti
         Ok(Destination::Programs(Proxy {
             fallback: fallback(args, via.as_ref(), true)?,
             via,
-            answer_early: args.answer_early,
+            answer_early: answer_early(args.answer_early),
             socks5: false,
             http_connect: false,
             redirected: true,

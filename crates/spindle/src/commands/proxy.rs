@@ -10,14 +10,14 @@ use spindle_net::connect::Destination;
 use spindle_net::fallback::Fallback;
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::Backend;
-use spindle_net::proxy::Proxy;
+use spindle_net::proxy::{AnswerEarly, Proxy};
 use spindle_net::sources::MOST_SOURCES;
 use spindle_net::users::Users;
 
 use super::gateway::Asked;
 use super::redirect;
 use super::service::{bad, is_loopback, needed};
-use crate::args::service::{Connect, FallbackArg, Gateway};
+use crate::args::service::{AnswerEarlyArg, Connect, FallbackArg, Gateway};
 use crate::failure::{Failure, Setting};
 
 /// What `--to` and `--forward` accept.
@@ -211,13 +211,22 @@ pub(super) fn destination(args: &Connect, via: Option<Targets>) -> Result<Destin
     Ok(Destination::Programs(Proxy {
         via,
         fallback,
-        answer_early: args.answer_early,
+        answer_early: answer_early(args.answer_early),
         socks5,
         http_connect,
         redirected,
         names: None,
         users,
     }))
+}
+
+/// What `--answer-early` asks for.
+pub(super) fn answer_early(which: AnswerEarlyArg) -> AnswerEarly {
+    match which {
+        AnswerEarlyArg::None => AnswerEarly::None,
+        AnswerEarlyArg::Known => AnswerEarly::Known,
+        AnswerEarlyArg::All => AnswerEarly::All,
+    }
 }
 
 /// What `--fallback` asks for. `targets`: whether programs' targets are known.

@@ -214,7 +214,7 @@ fn direct_connections_are_not_redirected_again() {
         let connect = connect(
             hosts,
             dir,
-            &format!("{LOOPBACK} --redirect all --answer-early"),
+            &format!("{LOOPBACK} --redirect all --answer-early all"),
         );
         let client = hosts.namespace();
         assert_eq!(seen(client, ""), direct(), "{}", connect.log());

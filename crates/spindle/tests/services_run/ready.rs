@@ -124,10 +124,14 @@ fn a_program_that_is_answered_early_reaches_its_target_or_is_reset() {
     let gateway = gateway(dir.path(), outer, to);
     for ready in [8, 0] {
         let port = free();
-        let connect = connect(dir.path(), port, &format!("--answer-early --ready {ready}"));
+        let connect = connect(
+            dir.path(),
+            port,
+            &format!("--answer-early all --ready {ready}"),
+        );
         assert!(fetched(port, to), "{}\n{}", gateway.log(), connect.log());
     }
-    let connect = connect(dir.path(), local, "--answer-early");
+    let connect = connect(dir.path(), local, "--answer-early all");
     let one_is_ready = || wait_for("one is ready", || !open(&connect).is_empty());
     one_is_ready();
     assert!(fetched(local, to), "{}\n{}", gateway.log(), connect.log());
