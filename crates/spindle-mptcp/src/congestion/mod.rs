@@ -123,11 +123,11 @@ pub trait Congestion: Send + std::fmt::Debug {
     /// the row here.
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling);
 
-    /// An acknowledgement without progress reports so many bytes beyond a hole (SACK). The segment of these that was sent
-    /// last, and only once, took `rtt`. During recovery there may be no other round-trip times for a long time. Does
-    /// nothing by default.
-    fn on_selective_ack(&mut self, now: Instant, bytes: u64, rtt: Duration) {
-        let _ = (now, bytes, rtt);
+    /// An acknowledgement without progress reports segments beyond a hole (SACK). The one of these that was sent last, and
+    /// only once, took `rtt`. During recovery there may be no other round-trip times for a long time. Does nothing by
+    /// default.
+    fn on_selective_ack(&mut self, now: Instant, rtt: Duration) {
+        let _ = (now, rtt);
     }
 
     /// Processes a congestion signal, at most once per window of data. Sets ssthresh, and lowers cwnd to it if

@@ -19,15 +19,13 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// A round has ended, and `losses` were counted since the beginning of the connection. Returns the bytes that were found
-    /// lost in this round.
-    pub(super) fn end_round(&mut self, losses: u64, mss: u64) -> u64 {
+    /// A round has ended, in which `losses` were counted since the beginning of the connection.
+    pub(super) fn end_round(&mut self, losses: u64, mss: u64) {
         let sent = self.windows[1].max(mss) as f64;
         let lost = losses.saturating_sub(self.counted).saturating_mul(mss);
         self.last = (lost as f64 / sent).min(1.0);
         self.mean += LOSS_WEIGHT * (self.last - self.mean);
         self.counted = losses;
-        lost
     }
 
     /// The next round begins with this window.

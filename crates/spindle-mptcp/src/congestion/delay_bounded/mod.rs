@@ -32,8 +32,7 @@ use together::Together;
 /// **Several flows on one path** have a longer target: half of their number times as long, at most
 /// [`Self::largest_factor`] times. The number is what the path carries in a round trip, as the first flight shows it, over
 /// the window. The flow with the smaller window therefore has the longer target, and windows become equal, as by the
-/// flow scaling of Swift. If most of the first flight is lost, the target is as long as it can be, until a flight shows the
-/// number.
+/// flow scaling of Swift.
 ///
 /// **Several subflows in one queue** are one flow together: the number of flows is what the path carries over the windows of
 /// all of them, each grows by its part, and a loss with a queue reduces all of them. Subflows are in one queue if their
@@ -244,13 +243,12 @@ impl DelayBoundedController {
         let smallest = self.round.current_min;
         let later = self.second_half.end_round(s);
         self.round.begin_next(s.next);
-        let lost = self.losses.end_round(s.losses, self.window().mss());
-        self.capacity.end_round(lost);
+        self.capacity.end_round(s.losses);
+        self.losses.end_round(s.losses, self.window().mss());
         self.untried = self.untried.saturating_add(1);
         let limited = std::mem::take(&mut self.limited);
         let settling = std::mem::take(&mut self.settling);
         let mut adjusts = limited && !settling;
-        self.queue = None;
         if let (Some(smallest), Some(base)) = (smallest, self.base.get()) {
             let queue = smallest.saturating_sub(base);
             self.queue = Some(queue);
@@ -457,10 +455,8 @@ impl Congestion for DelayBoundedController {
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
         if let Some(rtt) = sample.rtt {
             self.base.on_sample(sample.now, rtt);
-            self.capacity.on_arrival(sample.now, sample.acked, rtt);
-        } else {
-            self.capacity.on_repair();
         }
+        self.capacity.on_ack(sample);
         self.second_half.on_ack(sample);
         let over = self.round.on_ack(sample);
         self.limited |= sample.cwnd_limited;
@@ -478,9 +474,8 @@ impl Congestion for DelayBoundedController {
         coupling.update(self.subflow, cwnd, sample.srtt);
     }
 
-    fn on_selective_ack(&mut self, now: Instant, bytes: u64, rtt: Duration) {
+    fn on_selective_ack(&mut self, now: Instant, rtt: Duration) {
         self.base.on_sample(now, rtt);
-        self.capacity.on_arrival(now, bytes, rtt);
         self.round.on_rtt(rtt);
     }
 
@@ -685,7 +680,7 @@ mod tests {
         let before = b.after(20);
         b.path.timed = false;
         for _ in 0..3 {
-            b.path.cc.on_selective_ack(b.path.now, MSS, ROUND * 2);
+            b.path.cc.on_selective_ack(b.path.now, ROUND * 2);
             b.path.round();
         }
         assert_eq!(b.path.cc.queue, Some(ROUND));
@@ -733,8 +728,10 @@ mod tests {
             cc.capacity = Capacity::default();
             // In 20 ms the slowest link sends 200 segments.
             for i in 0..10 {
+                let mut s = super::super::tests::sample(MSS);
                 let rtt = base + Duration::from_micros(100) * i;
-                cc.capacity.on_arrival(Instant::ZERO + rtt, MSS, rtt);
+                (s.now, s.rtt) = (Instant::ZERO + rtt, Some(rtt));
+                cc.capacity.on_ack(&s);
             }
             cc.capacity.end_round(0);
             cc.window_mut().set_cwnd(segments * MSS);

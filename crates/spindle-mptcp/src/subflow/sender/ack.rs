@@ -64,8 +64,7 @@ impl Sender {
 
         self.take_rtt(now, a, &delivered, advanced);
         if let Some(sent_at) = delivered.clean_sent_at.filter(|_| !advanced) {
-            let rtt = now.since(sent_at);
-            self.cc.on_selective_ack(now, delivered.bytes, rtt);
+            self.cc.on_selective_ack(now, now.since(sent_at));
         }
         let undos = self.counters.undos;
         if let Some((left, _)) = a.dsack {
