@@ -93,7 +93,8 @@ pub(crate) enum Protocol {
 pub enum AnswerEarly {
     /// None.
     None,
-    /// Those whose target the gateway has reached within the last ten minutes, unless it failed to do so since.
+    /// Those whose target the gateway has reached within the last ten minutes, unless it failed to do so since. None if there
+    /// is a [`Proxy::fallback`].
     #[default]
     Known,
     /// All.

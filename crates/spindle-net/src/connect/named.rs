@@ -136,10 +136,12 @@ async fn hand_over_direct(
     Ok(Way::Direct(direct))
 }
 
-/// Whether a program with this target is answered before the gateway has answered.
+/// Whether a program with this target is answered before the gateway has answered. With a fallback, a known target is no
+/// reason: if the gateway turns out to be silent, the program's bytes may have arrived, and cannot be sent directly.
 fn answers_early(shared: &Shared, proxy: &Proxy, target: &Target) -> bool {
     match proxy.answer_early {
         AnswerEarly::None => false,
+        AnswerEarly::Known if proxy.fallback.is_some() => false,
         AnswerEarly::Known => shared.reached.contains(target, Instant::now()),
         AnswerEarly::All => true,
     }
@@ -173,17 +175,22 @@ async fn ask_ready(
 ) -> Option<io::Result<Vec<u8>>> {
     let handle = ready.inside.handle().clone();
     let before = handle.written();
-    let asked = tokio::select! {
-        asked = forward::tunnel(&mut ready.inside, target, early) => asked,
-        // Bytes of the program are not given up, since they may have arrived.
-        () = unheard(&handle), if early.is_empty() => Err(io::ErrorKind::ConnectionAborted.into()),
+    let patience = shared.options.patience.unwrap_or(PATIENCE);
+    let wait = match early {
+        [] => UNHEARD,
+        _ => patience.max(UNHEARD),
+    };
+    let (asked, silent) = tokio::select! {
+        asked = forward::tunnel(&mut ready.inside, target, early) => (asked, false),
+        () = unheard(&handle, wait) => (Err(io::ErrorKind::TimedOut.into()), true),
     };
     let error = match asked {
-        Err(error) if is_stale(&error) => error,
+        Err(error) if silent || is_stale(&error) => error,
         asked => return Some(asked),
     };
     tracing::debug!(%error, "a ready connection no longer works");
-    let again = early.is_empty() || is_unprocessed(&handle, before, &error).await;
+    // If the gateway is silent, the program's bytes may have arrived.
+    let again = early.is_empty() || !silent && is_unprocessed(&handle, before, &error).await;
     handle.abort();
     shared.pool.clear();
     (!again).then_some(Err(error))
@@ -279,8 +286,8 @@ fn is_stale(e: &io::Error) -> bool {
 }
 
 /// Waits until the gateway should have acknowledged the request, and returns if it has not.
-async fn unheard(handle: &ConnectionHandle) {
-    sleep(UNHEARD).await;
+async fn unheard(handle: &ConnectionHandle, wait: Duration) {
+    sleep(wait).await;
     let info = handle.connection_info().await;
     if info.is_ok_and(|i| i.acknowledged >= i.written) {
         std::future::pending().await

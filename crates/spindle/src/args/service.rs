@@ -183,7 +183,7 @@ pub(crate) enum FallbackArg {
 pub(crate) enum AnswerEarlyArg {
     /// None
     None,
-    /// Those whose target the gateway has reached within the last ten minutes
+    /// Those whose target the gateway has reached within the last ten minutes, if there is no --fallback
     Known,
     /// All
     All,
