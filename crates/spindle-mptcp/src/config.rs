@@ -27,6 +27,9 @@ pub struct Config {
     pub loss: LossConfig,
     /// The congestion controller of each subflow.
     pub congestion: Arc<dyn ControllerFactory>,
+    /// By how much scheduling on both hosts may prolong a measured round-trip time. Shorter delays are no evidence of a
+    /// queue in the network. Zero, the default, suits a simulated host.
+    pub timing_precision: Duration,
     /// Multipath TCP, if it should be negotiated.
     pub multipath: Option<MultipathConfig>,
     /// Proactive recovery; none by default.
@@ -172,6 +175,7 @@ impl Default for Config {
             tcp: TcpConfig::default(),
             loss: LossConfig::default(),
             congestion: Arc::new(Reno),
+            timing_precision: Duration::ZERO,
             multipath: None,
             recovery: None,
             recovery_budget: None,

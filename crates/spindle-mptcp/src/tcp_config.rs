@@ -23,9 +23,6 @@ pub struct TcpConfig {
     pub min_rto: Duration,
     /// What [`Self::min_rto`] bounds; the whole timeout by default.
     pub rto_floor: RtoFloor,
-    /// By how much scheduling on both hosts may prolong a measured round-trip time. Shorter delays are no evidence of a
-    /// queue in the network. Zero, the default, suits a simulated host.
-    pub timing_precision: Duration,
     /// Ceiling of the retransmission timeout (RFC 6298, rule 2.5: at least 60 s).
     pub max_rto: Duration,
     /// How far the timeout grows while it expires again and again; up to [`Self::max_rto`] by default.
@@ -305,7 +302,6 @@ impl Default for TcpConfig {
             max_window: WindowLimits::default(),
             slow_start: SlowStart::default(),
             min_rto: Duration::from_millis(200),
-            timing_precision: Duration::ZERO,
             rto_floor: RtoFloor::default(),
             max_rto: Duration::from_secs(60),
             back_off: BackOff::default(),

@@ -112,13 +112,13 @@ pub fn wire_config(
             }
         }
     }
+    config.timing_precision = TIMING_PRECISION;
     let tcp = &mut config.tcp;
     tcp.mss = MSS;
     tcp.burst = BURST;
     tcp.pacing = true;
     tcp.min_rto = MIN_RTO;
     tcp.rto_floor = RtoFloor::Variation;
-    tcp.timing_precision = TIMING_PRECISION;
     tcp.slow_start.exit = SlowStartExit::RecentDelay;
     tcp.timestamps = true;
     tcp.sack = true;

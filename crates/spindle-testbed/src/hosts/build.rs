@@ -283,7 +283,7 @@ const KERNEL_DEFAULT: &str = "cubic";
 /// What every host in real time has: large bursts, since the kernel segments them, and a timing precision.
 fn in_real_time(mut config: Config) -> Config {
     config.tcp.burst = BURST;
-    config.tcp.timing_precision = TIMING_PRECISION;
+    config.timing_precision = TIMING_PRECISION;
     config
 }
 

@@ -197,7 +197,7 @@ fn controller(config: &Config, mss: u64, initial_window: u64, index: usize) -> B
         slow_start_exit: t.slow_start.exit,
         through_ssthresh: t.slow_start.through_ssthresh,
         stretch_acks: config.coalesces(),
-        timing_precision: t.timing_precision,
+        timing_precision: config.timing_precision,
     })
 }
 
