@@ -181,11 +181,11 @@ pub(crate) enum FallbackArg {
 /// Which programs are answered before the gateway has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AnswerEarlyArg {
-    /// None
+    /// No program
     None,
     /// Those whose target the gateway has reached within the last ten minutes, if there is no --fallback
     Known,
-    /// All
+    /// All programs
     All,
 }
 
