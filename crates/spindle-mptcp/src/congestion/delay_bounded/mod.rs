@@ -254,10 +254,9 @@ impl DelayBoundedController {
             self.queue = Some(queue);
             self.choose_mode(queue, base, limited);
             self.share_queue(s.now, queue, base, coupling);
-        }
-        if !self.competes && adjusts {
-            let smallest = smallest.zip(self.base.get());
-            adjusts = !self.reduce_by_losses() && !smallest.is_some_and(|(s, b)| self.reduce(s, b));
+            if !self.competes && adjusts {
+                adjusts = !self.reduce(smallest, base);
+            }
         }
         if !self.competes && adjusts && !grown && self.may_grow(s) {
             self.grow(later);
@@ -296,24 +295,15 @@ impl DelayBoundedController {
         self.cubic.set_part(1.0 / self.together.number());
     }
 
-    /// Reduces the window if more is lost than a path without congestion loses. Returns whether it is reduced.
-    fn reduce_by_losses(&mut self) -> bool {
-        let lost = self.losses.mean > self.settings.most_loss;
-        if lost {
-            self.losses.mean *= LEAST_FACTOR;
-            self.shrink(BETA_LOSS);
-            self.shrunk_at = [None; 2];
-            self.trial = None;
-        }
-        lost
-    }
-
     /// Reduces the window if the delay or the losses of the round require it. Returns whether the window must not grow.
     fn reduce(&mut self, smallest: Duration, base: Duration) -> bool {
         let target = self.target(base);
         let queue = smallest.saturating_sub(base);
         let cwnd = self.window().cwnd() as f64;
-        if queue > target {
+        if self.losses.mean > self.settings.most_loss {
+            self.losses.mean *= LEAST_FACTOR;
+            self.shrink(BETA_LOSS);
+        } else if queue > target {
             if !self.is_futile(queue) {
                 self.shrink(base.as_nanos() as f64 / smallest.as_nanos().max(1) as f64);
                 self.shrunk_at = [self.shrunk_at[1], Some(queue)];
@@ -658,20 +648,6 @@ mod tests {
             b.round();
         }
         assert!(b.path.cc.cwnd() < 50 * MSS, "{}", b.path.cc.cwnd() / MSS);
-    }
-
-    #[test]
-    fn window_shrinks_by_losses_while_nothing_measures_the_round_trip_time() {
-        let mut b = Bottleneck::new(1000);
-        let before = b.after(20);
-        b.path.timed = false;
-        for _ in 0..10 {
-            b.path.losses += before / 2;
-            b.path.signal(Signal::Loss);
-            b.path.round();
-        }
-        let window = b.path.cc.cwnd() / MSS;
-        assert!(window < before / 3, "{before} {window}");
     }
 
     #[test]
