@@ -196,8 +196,8 @@ async fn ask_ready(
     (!again).then_some(Err(error))
 }
 
-/// Whether the gateway has certainly not sent the program's first bytes to the target: it has closed the connection without
-/// an answer, or has acknowledged no byte of the request before it reset the connection. The request begins after the
+/// Whether the gateway has not sent the program's first bytes to the target, as far as this end can know: it has closed the
+/// connection without an answer, or has reset it and acknowledged no byte of the request. The request begins after the
 /// first `before` bytes of the connection.
 async fn is_unprocessed(handle: &ConnectionHandle, before: u64, error: &io::Error) -> bool {
     let info = handle.connection_info().await;
