@@ -101,23 +101,12 @@ impl Congestion for ScalableController {
 
 #[cfg(test)]
 mod tests {
-    use spindle_mptcp::congestion::SlowStartExit;
-
     use super::*;
 
     #[test]
     fn loss_reduces_the_window_by_one_eighth() {
         let mut coupling = Coupling::new();
-        let mut controller = Scalable::default().build(&Parameters {
-            mss: 1000,
-            initial_window: 80_000,
-            subflow: 0,
-            max_window: u64::MAX,
-            initial_ssthresh: u64::MAX,
-            slow_start_exit: SlowStartExit::Loss,
-            through_ssthresh: false,
-            stretch_acks: false,
-        });
+        let mut controller = Scalable::default().build(&Parameters::new(1000, 80_000));
         controller.on_signal(Instant::ZERO, 80_000, Signal::Loss, &mut coupling);
         assert_eq!((controller.cwnd(), controller.ssthresh()), (70_000, 70_000));
     }

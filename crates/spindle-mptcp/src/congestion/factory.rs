@@ -76,3 +76,22 @@ pub struct Parameters {
     /// shorter delay for a queue.
     pub timing_precision: Duration,
 }
+
+impl Parameters {
+    /// Segments of `mss` bytes and an initial window of `initial_window` bytes. All other fields are plain defaults: the
+    /// controller is that of subflow 0, cwnd and ssthresh are unlimited, slow start ends with a loss and counts at most
+    /// one segment for each acknowledgement (RFC 5681, section 3.1), and measured round-trip times are exact.
+    pub fn new(mss: u64, initial_window: u64) -> Self {
+        Self {
+            mss,
+            initial_window,
+            subflow: 0,
+            max_window: u64::MAX,
+            initial_ssthresh: u64::MAX,
+            slow_start_exit: SlowStartExit::Loss,
+            through_ssthresh: false,
+            stretch_acks: false,
+            timing_precision: Duration::ZERO,
+        }
+    }
+}

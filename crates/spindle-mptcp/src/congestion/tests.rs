@@ -11,17 +11,7 @@ pub(super) const MSS: u64 = 1000;
 
 /// Parameters with an initial window of ten segments, without a cap or a threshold.
 pub(super) fn parameters() -> Parameters {
-    Parameters {
-        mss: MSS,
-        initial_window: 10 * MSS,
-        subflow: 0,
-        max_window: u64::MAX,
-        initial_ssthresh: u64::MAX,
-        slow_start_exit: SlowStartExit::Loss,
-        through_ssthresh: false,
-        stretch_acks: false,
-        timing_precision: Duration::ZERO,
-    }
+    Parameters::new(MSS, 10 * MSS)
 }
 
 /// An acknowledgement of `acked` bytes to a sender that is limited by cwnd.
