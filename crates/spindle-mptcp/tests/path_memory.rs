@@ -23,6 +23,10 @@ struct Pair {
     client: Stack,
     server: Stack,
     config: Arc<Config>,
+    /// The time from one end to the other.
+    delay: Duration,
+    /// The most segments that the server sent in a round trip.
+    largest_flight: usize,
 }
 
 impl Pair {
@@ -46,6 +50,8 @@ impl Pair {
             client: Stack::deterministic(StackConfig::default(), 2),
             server,
             config,
+            delay: Duration::from_millis(10),
+            largest_flight: 0,
         }
     }
 
@@ -69,18 +75,19 @@ impl Pair {
         answers.collect()
     }
 
-    /// Exchanges packets until none is sent for 50 ms, which is less than a retransmission timeout. `flight` is on its
-    /// way to the client.
+    /// Exchanges packets until none is sent for five delays, which is less than a retransmission timeout. `flight` is on
+    /// its way to the client.
     fn exchange_after(&mut self, mut flight: Vec<Packet>) {
         let mut quiet = 0;
         while quiet < 5 {
-            self.pass(Duration::from_millis(10));
+            self.pass(self.delay);
             let mut answers = Self::deliver(&mut self.client, self.now, flight);
             answers.extend(Self::sent(&mut self.client, self.now));
             quiet = if answers.is_empty() { quiet + 1 } else { 0 };
-            self.pass(Duration::from_millis(10));
+            self.pass(self.delay);
             flight = Self::deliver(&mut self.server, self.now, answers);
             flight.extend(Self::sent(&mut self.server, self.now));
+            self.largest_flight = self.largest_flight.max(flight.len());
         }
     }
 
@@ -121,7 +128,7 @@ impl Pair {
         self.server.send(self.now, server, data).unwrap();
         let flight = Self::sent(&mut self.server, self.now);
         let segments = flight.iter().filter(|p| !p.payload().is_empty()).count();
-        self.pass(Duration::from_millis(10));
+        self.pass(self.delay);
         flight
             .into_iter()
             .for_each(|p| self.client.receive(self.now, p));
@@ -233,6 +240,35 @@ fn connection_with_a_smaller_window_does_not_replace_the_record() {
     assert_eq!(pair.first_flight_of(second.1, 1000), 1);
     pair.close(second);
     assert!(pair.fetch() > INITIAL);
+}
+
+/// The largest flight of a response to `from`, which begins this long after another one to 10.0.0.1 and meets a queue of
+/// 40 ms.
+fn largest_flight_in_a_queue(from: &str, remembered_paths: usize, later: Duration) -> usize {
+    let mut pair = Pair::of("spindle", remembered_paths);
+    pair.fetch();
+    pair.pass(later);
+    pair.delay = Duration::from_millis(30);
+    pair.largest_flight = 0;
+    let (_, server) = pair.open(from);
+    pair.first_flight(server);
+    pair.largest_flight
+}
+
+/// A subflow would take the queue in which it begins for the path, and double its window until the queue overflows.
+#[test]
+fn subflow_that_begins_in_a_queue_knows_it_from_an_earlier_one_of_the_same_host() {
+    let at_once = Duration::ZERO;
+    let known = largest_flight_in_a_queue("10.0.0.1:0", 4, at_once);
+    let unknown = [
+        largest_flight_in_a_queue("10.0.0.1:0", 0, at_once),
+        largest_flight_in_a_queue("10.0.0.99:0", 4, at_once),
+        largest_flight_in_a_queue("10.0.0.1:0", 4, Duration::from_secs(21)),
+    ];
+    assert!(
+        unknown.iter().all(|u| known * 2 <= *u),
+        "{known} segments, not {unknown:?}"
+    );
 }
 
 #[test]

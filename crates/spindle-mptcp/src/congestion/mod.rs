@@ -19,6 +19,8 @@ mod fully_coupled;
 mod hystart;
 mod lia;
 mod olia;
+mod path_measurements;
+mod recent;
 mod recent_delay;
 mod reno;
 mod slow_start_exit;
@@ -54,6 +56,7 @@ pub use factory::{ControllerFactory, Parameters};
 pub use fully_coupled::FullyCoupled;
 pub use lia::Lia;
 pub use olia::Olia;
+pub use path_measurements::PathMeasurements;
 pub use reno::Reno;
 pub use slow_start_exit::SlowStartExit;
 pub use window::{MIN_SSTHRESH_SEGMENTS, Window};
@@ -166,6 +169,16 @@ pub trait Congestion: Send + std::fmt::Debug {
     /// new path (RFC 5681, section 3.1). cwnd stays as the timeout set it.
     fn on_return(&mut self) {
         self.window_mut().forget_ssthresh();
+    }
+
+    /// What it measured of the path, for later subflows between the same hosts. Nothing by default.
+    fn measurements(&self) -> Option<PathMeasurements> {
+        None
+    }
+
+    /// The subflow begins, and a former one between the same hosts measured this. Does nothing by default.
+    fn expect(&mut self, former: &PathMeasurements) {
+        let _ = former;
     }
 
     /// The last reduction was spurious (D-SACK, F-RTO). Restores cwnd and ssthresh to their values before it,

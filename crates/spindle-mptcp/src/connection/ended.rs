@@ -8,6 +8,7 @@ use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
 
 use super::path_totals::PathTotals;
 use super::{CloseReason, Connection, PathError};
+use crate::congestion::PathMeasurements;
 use crate::subflow::sender::{CarriedWindow, SendCounters};
 use crate::subflow::{Origin, Subflow};
 use crate::types::SubflowId;
@@ -206,6 +207,8 @@ pub struct EndedSubflow {
     pub end: SubflowEnd,
     /// The window that its path has carried.
     pub carried: CarriedWindow,
+    /// What its controller measured of the path.
+    pub measured: Option<PathMeasurements>,
     /// Its smoothed round-trip time and the variation (RFC 6298, section 2), if measured.
     pub rtt: Option<(Duration, Duration)>,
     /// Data segments that it sent, of every kind.
@@ -311,6 +314,7 @@ impl Connection {
             at: now,
             end,
             carried: s.tx.carried_window(now),
+            measured: s.tx.cc.measurements(),
             rtt: s.tx.rtt.estimate(),
             sent: s.tx.counters.segments,
             retransmitted: s.tx.counters.retransmissions,

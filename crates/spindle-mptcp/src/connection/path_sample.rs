@@ -7,6 +7,7 @@ use spindle_units::{Duration, Instant};
 
 use super::Connection;
 use super::ended::SubflowEnd;
+use crate::congestion::PathMeasurements;
 use crate::subflow::sender::CarriedWindow;
 use crate::types::{SubflowId, SubflowPosition};
 
@@ -18,6 +19,8 @@ type Path = (IpAddr, IpAddr);
 pub(crate) struct PathSample {
     pub(crate) path: Path,
     pub(crate) window: CarriedWindow,
+    /// What its controller measured of the path.
+    pub(crate) measured: Option<PathMeasurements>,
     /// Smoothed RTT and its variation, if measured.
     pub(crate) rtt: Option<(Duration, Duration)>,
     /// Data segments sent, of every kind, and how many of them were retransmissions.
@@ -65,6 +68,15 @@ impl Connection {
         }
     }
 
+    /// The controller of subflow `id`, which has sent no data, expects what a former subflow between the same hosts
+    /// measured.
+    #[cold] // the handshake
+    pub(crate) fn expect_measurements(&mut self, id: SubflowId, former: &PathMeasurements) {
+        if let Some(i) = self.index(id) {
+            self.subflows[i].tx.cc.expect(former);
+        }
+    }
+
     /// What each subflow that was closed in order or is established has learnt, when the connection sends no more data.
     #[cold] // the end of a connection
     pub(crate) fn path_samples(&self, now: Instant) -> Vec<PathSample> {
@@ -75,6 +87,7 @@ impl Connection {
         let closed = closed.map(|e| PathSample {
             path: (e.local.addr, e.remote.addr),
             window: e.carried,
+            measured: e.measured,
             rtt: e.rtt,
             sent: (e.sent, e.retransmitted),
             received: (e.received, e.repaired),
@@ -86,6 +99,7 @@ impl Connection {
             .map(|s| PathSample {
                 path: (s.local.addr, s.remote.addr),
                 window: s.tx.carried_window(now),
+                measured: s.tx.cc.measurements(),
                 rtt: s.tx.rtt.estimate(),
                 sent: (s.tx.counters.segments, s.tx.counters.retransmissions),
                 received: (s.received_segments(), s.rx.repaired),

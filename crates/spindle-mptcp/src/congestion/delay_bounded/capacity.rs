@@ -3,9 +3,9 @@
 use spindle_units::{Duration, Instant};
 
 use super::super::AckSample;
-use super::recent::Recent;
 
-/// Acknowledgements after the first one that a flight needs. Fewer leave the time between them to chance.
+/// Acknowledgements after the first one that a flight needs. Fewer leave the time between them to chance, unless the hosts'
+/// timing precision bounds it.
 const LEAST_ACKS: u32 = 4;
 
 /// A flight was sent at once if its segments were sent within this share of the time within which they arrived (our
@@ -17,11 +17,14 @@ const AT_ONCE: f64 = 0.25;
 /// The segments of an initial window are sent at once, and so are those after a pause. They arrive at the rate of the
 /// slowest link, one behind the other, also if other flows fill a queue in front of it (packet pairs: Keshav, SIGCOMM
 /// 1991). Other windows are sent as acknowledgements arrive, and show nothing. If other flights arrive at the same
-/// time, between these segments, the rate is too low, so the largest one of the last seconds counts.
+/// time, between these segments, the rate is too low, so the largest one of the last seconds counts
+/// ([`super::super::PathMeasurements`]). Hosts measure times with a limited precision, by which the flight counts as longer: a
+/// few segments arrive within that time, and the rate might be anything.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
+    /// By how much measured times may be wrong.
+    precision: Duration,
     flight: Option<Flight>,
-    bytes_per_second: Recent<f64>,
 }
 
 /// A flight whose acknowledgements arrive.
@@ -38,16 +41,19 @@ struct Flight {
     losses: u64,
 }
 
-impl Default for Capacity {
-    fn default() -> Self {
+impl Capacity {
+    pub(super) fn new(precision: Duration) -> Self {
         Self {
+            precision,
             flight: None,
-            bytes_per_second: Recent::new(f64::max),
         }
     }
-}
 
-impl Capacity {
+    /// Forgets the flight. The path may have changed.
+    pub(super) fn restart(&mut self) {
+        self.flight = None;
+    }
+
     /// Processes an acknowledgement of the round.
     pub(super) fn on_ack(&mut self, s: &AckSample) {
         let times = s.rtt.map(|rtt| {
@@ -74,23 +80,16 @@ impl Capacity {
     }
 
     /// A round has ended, and the subflow has counted so many losses. A flight that lost nothing and was sent at once
-    /// shows the rate.
-    pub(super) fn end_round(&mut self, losses: u64) {
-        let Some(flight) = self.flight.take() else {
-            return;
-        };
+    /// shows the rate, in bytes per second.
+    pub(super) fn end_round(&mut self, losses: u64) -> Option<u64> {
+        let flight = self.flight.take()?;
         let sent = flight.last.0.since(flight.first.0).as_secs_f64();
-        let arrived = flight.last.1.since(flight.first.1).as_secs_f64();
+        let arrived = (flight.last.1.since(flight.first.1) + self.precision).as_secs_f64();
         let at_once = arrived > 0.0 && sent <= arrived * AT_ONCE;
-        if at_once && flight.acks >= LEAST_ACKS && flight.losses == losses {
-            let rate = flight.bytes as f64 / arrived;
-            self.bytes_per_second.on_sample(flight.last.1, rate);
-        }
-    }
-
-    /// The bytes that the slowest link sends in this time, if its rate is known.
-    pub(super) fn bytes_in(&self, time: Duration) -> Option<f64> {
-        Some(self.bytes_per_second.get()? * time.as_secs_f64())
+        let is_exact = self.precision == Duration::ZERO;
+        let least = if is_exact { LEAST_ACKS } else { 1 };
+        let shows = at_once && flight.acks >= least && flight.losses == losses;
+        shows.then_some((flight.bytes as f64 / arrived) as u64)
     }
 }
 
@@ -101,8 +100,14 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(20);
 
-    /// The bytes of a round trip after a flight of ten segments that were sent and that arrived with these spacings.
-    fn carried(c: &mut Capacity, sent: u64, arrived: u64, lost: u64) -> Option<u64> {
+    /// The segments of a round trip at the rate that a flight of ten segments shows, which were sent and arrived with
+    /// these spacings in microseconds.
+    fn carried(sent: u64, arrived: u64, lost: u64) -> Option<u64> {
+        carried_with(Duration::ZERO, sent, arrived, lost)
+    }
+
+    fn carried_with(precision: Duration, sent: u64, arrived: u64, lost: u64) -> Option<u64> {
+        let mut c = Capacity::new(precision);
         let at = |spacing: u64, i| Duration::from_micros(spacing) * i;
         for i in 0..10 {
             let mut s = sample(MSS);
@@ -110,36 +115,32 @@ mod tests {
             s.rtt = Some(RTT + at(arrived, i) - at(sent, i));
             c.on_ack(&s);
         }
-        c.end_round(lost);
-        c.bytes_in(RTT).map(|b| b.round() as u64)
+        let rate = c.end_round(lost)? as f64;
+        Some((rate * RTT.as_secs_f64() / MSS as f64).round() as u64)
     }
 
     #[test]
     fn rate_is_that_at_which_segments_arrive_that_were_sent_at_once() {
-        let mut c = Capacity::default();
-        assert_eq!(carried(&mut c, 0, 100, 0), Some(200 * MSS));
-        assert_eq!(carried(&mut c, 10, 50, 0), Some(400 * MSS));
+        assert_eq!(carried(0, 100, 0), Some(200));
+        assert_eq!(carried(10, 50, 0), Some(400));
     }
 
     #[test]
-    fn flight_between_others_does_not_hide_the_rate() {
-        let mut c = Capacity::default();
-        carried(&mut c, 0, 100, 0);
-        assert_eq!(carried(&mut c, 0, 800, 0), Some(200 * MSS));
+    fn flight_that_is_shorter_than_the_precision_does_not_make_the_rate_too_high() {
+        let ms = Duration::from_millis(1);
+        // Nine segments arrive after the first one, within 0.9 ms or less.
+        assert_eq!(carried_with(ms, 0, 100, 0), Some(95));
+        assert_eq!(carried_with(ms, 0, 1, 0), Some(178));
+        assert_eq!(carried_with(ms, 0, 10_000, 0), Some(2));
     }
 
     #[test]
     fn flight_that_lost_segments_or_was_not_sent_at_once_or_is_short_shows_nothing() {
-        let mut c = Capacity::default();
-        assert_eq!(carried(&mut c, 0, 100, 1), None, "losses");
-        assert_eq!(carried(&mut c, 0, 0, 0), None, "arrived at once");
-        assert_eq!(
-            carried(&mut c, 50, 100, 0),
-            None,
-            "spaced by acknowledgements"
-        );
+        assert_eq!(carried(0, 100, 1), None, "losses");
+        assert_eq!(carried(0, 0, 0), None, "arrived at once");
+        assert_eq!(carried(50, 100, 0), None, "spaced by acknowledgements");
+        let mut c = Capacity::new(Duration::ZERO);
         (0..4).for_each(|_| c.on_ack(&sample(MSS)));
-        c.end_round(0);
-        assert_eq!(c.bytes_in(RTT), None, "short");
+        assert_eq!(c.end_round(0), None, "short");
     }
 }

@@ -2,7 +2,6 @@
 
 mod capacity;
 mod losses;
-mod recent;
 mod second_half;
 mod together;
 
@@ -11,10 +10,11 @@ use spindle_units::{Duration, Instant};
 use super::cubic::CubicController;
 use super::hystart::{self, Round};
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
-use super::{AckSample, Congestion, ControllerFactory, Coupling, Parameters, Signal};
+use super::{
+    AckSample, Congestion, ControllerFactory, Coupling, Parameters, PathMeasurements, Signal,
+};
 use capacity::Capacity;
 use losses::Losses;
-use recent::Recent;
 use second_half::SecondHalf;
 use together::Together;
 
@@ -58,7 +58,7 @@ pub struct DelayBounded {
     /// The target as a share of the path's smallest round-trip time. 1/4 by default: a request waits for long
     /// flows for at most a quarter of a round trip more.
     pub target_share: f64,
-    /// Largest factor of the target if several flows share the path. 6 by default.
+    /// Largest factor of the target if several flows share the path. 12 by default: up to 24 flows have equal windows.
     pub largest_factor: f64,
     /// Rounds with a long delay after which CUBIC sets the window. 6 by default; Copa waits for 5 round trips.
     pub patience: u32,
@@ -71,7 +71,7 @@ impl Default for DelayBounded {
         Self {
             least_target: Duration::from_micros(50),
             target_share: 0.25,
-            largest_factor: 6.0,
+            largest_factor: 12.0,
             patience: 6,
             most_loss: 0.15,
         }
@@ -103,8 +103,8 @@ impl DelayBounded {
             cubic: CubicController::new(p),
             least_target: self.least_target.max(p.timing_precision),
             subflow: p.subflow,
-            base: Recent::new(Ord::min),
-            capacity: Capacity::default(),
+            path: PathMeasurements::default(),
+            capacity: Capacity::new(p.timing_precision),
             round: Round::default(),
             second_half: SecondHalf::default(),
             limited: false,
@@ -165,8 +165,8 @@ struct DelayBoundedController {
     /// The target is at least this long.
     least_target: Duration,
     subflow: usize,
-    /// The round-trip time without a queue.
-    base: Recent<Duration>,
+    /// The round-trip time without a queue, and the rate of the slowest link.
+    path: PathMeasurements,
     capacity: Capacity,
     round: Round,
     second_half: SecondHalf,
@@ -203,14 +203,14 @@ impl DelayBoundedController {
         let share = base.as_nanos() as f64 * self.settings.target_share;
         let one = share.max(self.least_target.as_nanos() as f64);
         let windows = self.window().cwnd() as f64 * self.together.number();
-        let flows = self.capacity.bytes_in(base).unwrap_or(0.0) / windows;
+        let flows = self.path.bytes_in(base).unwrap_or(0.0) / windows;
         let factor = (flows * TARGET_PER_FLOW).clamp(1.0, self.settings.largest_factor.max(1.0));
         Duration::from_nanos((one * factor) as u64)
     }
 
     /// Whether the queue was long when the last segments were acknowledged. Unknown counts as long.
     fn has_queue(&self) -> bool {
-        let Some(base) = self.base.get() else {
+        let Some(base) = self.path.smallest_rtt() else {
             return true;
         };
         let now = self.round.current_min.map(|min| min.saturating_sub(base));
@@ -243,13 +243,15 @@ impl DelayBoundedController {
         let smallest = self.round.current_min;
         let later = self.second_half.end_round(s);
         self.round.begin_next(s.next);
-        self.capacity.end_round(s.losses);
+        if let Some(rate) = self.capacity.end_round(s.losses) {
+            self.path.on_rate(s.now, rate);
+        }
         self.losses.end_round(s.losses, self.window().mss());
         self.untried = self.untried.saturating_add(1);
         let limited = std::mem::take(&mut self.limited);
         let settling = std::mem::take(&mut self.settling);
         let mut adjusts = limited && !settling;
-        if let (Some(smallest), Some(base)) = (smallest, self.base.get()) {
+        if let (Some(smallest), Some(base)) = (smallest, self.path.smallest_rtt()) {
             let queue = smallest.saturating_sub(base);
             self.queue = Some(queue);
             self.choose_mode(queue, base, limited);
@@ -372,7 +374,7 @@ impl DelayBoundedController {
     /// the round, in which the smallest round-trip time was `later`. From the ceiling on it is one segment.
     fn grow(&mut self, later: Option<Duration>) {
         let grows = |base| later.is_some_and(|rtt| self.is_long(rtt.saturating_sub(base), base));
-        let faster = !self.has_queue() && !self.base.get().is_some_and(grows);
+        let faster = !self.has_queue() && !self.path.smallest_rtt().is_some_and(grows);
         let number = self.together.number();
         let window = self.cubic.window_mut();
         let (cwnd, mss) = (window.cwnd(), window.mss());
@@ -423,7 +425,7 @@ impl DelayBoundedController {
             return;
         }
         window.slow_start(s.acked, hystart::L);
-        let (Some(base), Some(current)) = (self.base.get(), self.round.current_min) else {
+        let (Some(base), Some(current)) = (self.path.smallest_rtt(), self.round.current_min) else {
             return;
         };
         let enough = self.round.samples >= hystart::N_RTT_SAMPLE;
@@ -444,7 +446,7 @@ impl Congestion for DelayBoundedController {
 
     fn on_ack(&mut self, sample: &AckSample, coupling: &mut Coupling) {
         if let Some(rtt) = sample.rtt {
-            self.base.on_sample(sample.now, rtt);
+            self.path.on_rtt(sample.now, rtt);
         }
         self.capacity.on_ack(sample);
         self.second_half.on_ack(sample);
@@ -465,7 +467,7 @@ impl Congestion for DelayBoundedController {
     }
 
     fn on_selective_ack(&mut self, now: Instant, rtt: Duration) {
-        self.base.on_sample(now, rtt);
+        self.path.on_rtt(now, rtt);
         self.round.on_rtt(rtt);
     }
 
@@ -514,9 +516,17 @@ impl Congestion for DelayBoundedController {
 
     fn on_return(&mut self) {
         self.cubic.on_return();
-        self.base = Recent::new(Ord::min);
-        self.capacity = Capacity::default();
+        self.path = PathMeasurements::default();
+        self.capacity.restart();
         self.queue = None;
+    }
+
+    fn measurements(&self) -> Option<PathMeasurements> {
+        Some(self.path)
+    }
+
+    fn expect(&mut self, former: &PathMeasurements) {
+        self.path.join(former);
     }
 
     fn undo(&mut self, now: Instant) {
@@ -700,23 +710,49 @@ mod tests {
     fn target_is_longer_if_the_path_carries_more_than_twice_the_window() {
         let mut cc = DelayBounded::default().controller(&parameters());
         let base = Duration::from_millis(20);
+        // In 20 ms the slowest link sends 200 segments.
+        cc.path.on_rate(Instant::ZERO, 10_000 * MSS);
         let mut target_of = |segments: u64| {
-            cc.capacity = Capacity::default();
-            // In 20 ms the slowest link sends 200 segments.
-            for i in 0..10 {
-                let mut s = super::super::tests::sample(MSS);
-                let rtt = base + Duration::from_micros(100) * i;
-                (s.now, s.rtt) = (Instant::ZERO + rtt, Some(rtt));
-                cc.capacity.on_ack(&s);
-            }
-            cc.capacity.end_round(0);
             cc.window_mut().set_cwnd(segments * MSS);
             cc.target(base).as_micros()
         };
         assert_eq!(
-            [200, 100, 50, 10].map(&mut target_of),
-            [5_000, 5_000, 10_000, 30_000]
+            [200, 100, 50, 10, 5].map(&mut target_of),
+            [5_000, 5_000, 10_000, 50_000, 60_000]
         );
+    }
+
+    #[test]
+    fn flight_that_was_sent_at_once_shows_how_many_flows_share_the_path() {
+        let mut cc = DelayBounded::default().controller(&parameters());
+        let base = Duration::from_millis(20);
+        for i in 0..=10 {
+            let mut s = super::super::tests::sample(MSS);
+            let rtt = base + Duration::from_micros(100) * i;
+            (s.now, s.rtt) = (Instant::ZERO + rtt, Some(rtt));
+            s.acked_to = crate::types::SubflowPosition::FIRST_BYTE + i * MSS;
+            s.next = crate::types::SubflowPosition::FIRST_BYTE + 10 * MSS;
+            cc.on_ack(&s, &mut Coupling::new());
+        }
+        assert_eq!(cc.path.bytes_in(base), Some((200 * MSS) as f64));
+        cc.window_mut().set_cwnd(50 * MSS);
+        assert_eq!(cc.target(base).as_micros(), 10_000);
+    }
+
+    #[test]
+    fn measurements_of_a_former_subflow_show_the_queue_in_which_this_one_begins() {
+        let rounds = |former: Option<Duration>| {
+            let mut b = Bottleneck::new(1000);
+            b.others = 200;
+            if let Some(rtt) = former {
+                let mut measured = PathMeasurements::default();
+                measured.on_rtt(b.path.now, rtt);
+                b.path.cc.expect(&measured);
+            }
+            b.after(4)
+        };
+        assert_eq!(rounds(None), 160);
+        assert!(rounds(Some(ROUND)) < 40);
     }
 
     #[test]

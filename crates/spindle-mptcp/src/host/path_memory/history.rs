@@ -129,6 +129,7 @@ mod tests {
                 at: Instant::ZERO,
                 congested: false,
             },
+            measured: None,
             rtt: rtt_ms.map(|rtt| (ms(rtt), ms(1))),
             sent: (sent, retransmitted),
             received: (0, 0),

@@ -12,6 +12,9 @@
 //! Of several subflows that send at the same time, only one starts with the larger window, and the others start with
 //! the initial window. A burst of connections therefore does not multiply a window that only one connection has tried.
 //!
+//! **Measurements.** What the controllers measured of the path itself, without queues, is recorded for the same hosts and used
+//! by all later subflows that begin soon after. A subflow that begins in a full queue would take it for the path.
+//!
 //! **Histories.** The round-trip time and the losses of a subflow are recorded for its local address and the network of
 //! the peer. They do not change the load of a path, so that all later subflows use them: the timer of a SYN or SYN/ACK
 //! expires after the timeout that RFC 6298 gives for this round-trip time, if that is shorter than the initial one, and
@@ -25,6 +28,7 @@ use std::net::IpAddr;
 use spindle_units::{Duration, Instant};
 
 use super::table::Keyed;
+use crate::congestion::PathMeasurements;
 use crate::connection::{Connection, ConnectionEvent, PathSample};
 use crate::subflow::sender::CarriedWindow;
 use crate::types::SubflowId;
@@ -44,6 +48,7 @@ const MOST_SEGMENTS: u64 = 40;
 #[derive(Debug)]
 pub(super) struct PathMemory {
     windows: Aged<Route, CarriedWindow>,
+    measurements: Aged<Route, PathMeasurements>,
     histories: Aged<Route, PathHistory>,
     is_off: bool,
 }
@@ -53,6 +58,7 @@ impl PathMemory {
     pub(super) fn new(keyed: Keyed, most: usize) -> Self {
         Self {
             windows: Aged::new(keyed, most, LIFETIME),
+            measurements: Aged::new(keyed, most, PathMeasurements::LIFETIME),
             histories: Aged::new(keyed, most, LIFETIME),
             is_off: most == 0,
         }
@@ -104,7 +110,11 @@ impl PathMemory {
         let Some(path) = c.path_of(id) else {
             return;
         };
-        let carried = self.windows.take(now, &host_route(path.0, path.1));
+        let host = host_route(path.0, path.1);
+        if let Some(former) = self.measurements.get(now, &host) {
+            c.expect_measurements(id, &former);
+        }
+        let carried = self.windows.take(now, &host);
         if let Some(carried) = carried.filter(|c| now.since(c.at) <= LIFETIME) {
             c.start_with_window(id, carried, MOST_SEGMENTS);
         }
@@ -117,6 +127,12 @@ impl PathMemory {
         let is_smaller = known.is_some_and(|k| k.bytes > sample.window.bytes);
         if sample.window.congested || !is_smaller {
             self.windows.insert(now, host, sample.window);
+        }
+        if let Some(mut measured) = sample.measured {
+            if let Some(known) = self.measurements.get(now, &host) {
+                measured.join(&known);
+            }
+            self.measurements.insert(now, host, measured);
         }
         let route = route(sample.path.0, sample.path.1);
         let before = self.histories.get(now, &route);
