@@ -55,6 +55,7 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
         at: b.now,
         end: SubflowEnd::PeerReset(Some(why)),
         carried: ended(&b)[0].carried,
+        measured: None,
         rtt: ended(&b)[0].rtt,
         sent: 0,
         retransmitted: 0,
