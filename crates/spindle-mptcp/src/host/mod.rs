@@ -108,7 +108,8 @@ pub struct StackConfig {
     pub outside: Vec<(IpAddr, IpAddr)>,
     /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each local address and
     /// host of a peer it is the congestion window that the path has carried: the next subflow starts with it, at most 40
-    /// segments. For each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
+    /// segments. What the controller measured of the path ([`PathMeasurements`](crate::congestion::PathMeasurements)) is
+    /// used by subflows that begin within 10 s. For each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
     /// and SYN/ACKs expire after the timeout that the round-trip time gives, and policies begin with the losses. 0, the
     /// default, remembers nothing.
     pub remembered_paths: usize,

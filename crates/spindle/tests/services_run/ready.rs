@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::forward::{curl, page};
 use crate::program::{Running, program, wait_for};
@@ -151,4 +152,34 @@ fn a_program_that_is_answered_early_reaches_its_target_or_is_reset() {
     wait_for("the refusal is logged", || {
         connect.log().contains("the gateway answered 403")
     });
+}
+
+/// A stopped gateway neither answers nor closes its connections.
+#[test]
+fn a_program_that_is_answered_early_is_reset_if_the_gateway_stays_silent() {
+    let test = "ready::a_program_that_is_answered_early_is_reset_if_the_gateway_stays_silent";
+    if !have(test, "curl") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (outer, local, to) = (free(), free(), page(Ipv4Addr::LOCALHOST));
+    keys(dir.path(), outer);
+    let gateway = gateway(dir.path(), outer, to);
+    let connect = connect(dir.path(), local, "--answer-early all --connect-timeout 1s");
+    wait_for("one is ready", || !open(&connect).is_empty());
+    gateway.signal("STOP");
+    let begin = Instant::now();
+    let got = curl(&format!(
+        "--proxytunnel --proxy http://{local} http://127.0.0.1:{to}/"
+    ));
+    // 28 would be curl's own timeout.
+    let code = got.status.code();
+    assert!(
+        matches!(code, Some(52 | 55 | 56)),
+        "{got:?}\n{}",
+        connect.log()
+    );
+    assert!(begin.elapsed() >= Duration::from_secs(1));
+    gateway.signal("CONT");
+    wait_for("programs reach the gateway again", || fetched(local, to));
 }

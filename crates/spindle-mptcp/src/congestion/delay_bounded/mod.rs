@@ -34,6 +34,9 @@ use together::Together;
 /// the window. The flow with the smaller window therefore has the longer target, and windows become equal, as by the
 /// flow scaling of Swift.
 ///
+/// **What an earlier subflow measured** of the same path, its round-trip time without a queue and its rate, counts as
+/// measured by this one ([`PathMeasurements`]). A flow that begins in a full queue would take it for the path and keep it full.
+///
 /// **Several subflows in one queue** are one flow together: the number of flows is what the path carries over the windows of
 /// all of them, each grows by its part, and a loss with a queue reduces all of them. Subflows are in one queue if their
 /// delays are equal for some rounds while they are long.
