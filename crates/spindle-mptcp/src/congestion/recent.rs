@@ -40,23 +40,27 @@ impl<T: Copy + Ord> Recent<T> {
         smaller(self.last, self.current)
     }
 
-    /// What the two would have together, if their samples had been processed in one. No value lives longer than in one of
-    /// them.
+    /// Adds the values of another one. Joining again and again keeps no value alive: periods begin with the earlier of the
+    /// two, and what moves to the last period never returns.
     pub(super) fn join(&mut self, other: &Self) {
         let (earlier, later) = match self.since <= other.since {
             true => (*self, *other),
             false => (*other, *self),
         };
         let apart = later.since.since(earlier.since);
-        let (last, current) = match () {
-            () if apart < MEMORY => (earlier.last, earlier.current),
-            () if apart < MEMORY * 2 => (earlier.current, None),
-            () => (None, None),
-        };
-        *self = Self {
-            last: smaller(later.last, last),
-            current: smaller(later.current, current),
-            since: later.since,
+        *self = if apart < MEMORY {
+            Self {
+                last: smaller(earlier.last, later.last),
+                current: smaller(earlier.current, later.current),
+                since: earlier.since,
+            }
+        } else if apart < MEMORY * 2 {
+            Self {
+                last: smaller(later.last, earlier.current),
+                ..later
+            }
+        } else {
+            later
         };
     }
 }
@@ -100,6 +104,23 @@ mod tests {
             rate.on_sample(at(0), Reverse(value));
         }
         assert_eq!(rate.get(), Some(Reverse(3)));
+    }
+
+    /// Each of many subflows knows what the one before it measured. The path became longer after the first one.
+    #[test]
+    fn value_is_forgotten_although_it_is_passed_on_again_and_again() {
+        for apart in 1..=10 {
+            let mut memory = Recent::default();
+            memory.on_sample(at(0), 20);
+            for start in (1..).map(|n| n * apart).take_while(|start| *start <= 60) {
+                let mut subflow = Recent::default();
+                subflow.on_sample(at(start), 60);
+                subflow.join(&memory);
+                subflow.on_sample(at(start), 60);
+                memory.join(&subflow);
+            }
+            assert_eq!(memory.get(), Some(60), "a subflow in {apart} s");
+        }
     }
 
     proptest! {
