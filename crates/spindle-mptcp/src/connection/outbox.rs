@@ -13,6 +13,8 @@ use super::{Connection, ConnectionEvent};
 pub(crate) struct Outbox {
     /// Packets that are ready for transmission, for example resets and the output of stages.
     pub(super) packets: VecDeque<Packet>,
+    /// Transmission opportunities that have ended: how often there was nothing more to send.
+    pub(super) opportunities: u64,
     /// Events for the application.
     pub(super) events: VecDeque<ConnectionEvent>,
     pub(crate) trace: Trace,

@@ -108,6 +108,7 @@ impl Connection {
             }
             let segment = next.reuse_as_tcp();
             let Some(id) = self.next_segment(now, segment) else {
+                self.outbox.opportunities += 1;
                 self.settle(now);
                 self.flush_stages(now);
                 return self.take_made(next);

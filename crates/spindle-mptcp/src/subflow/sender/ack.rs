@@ -28,6 +28,8 @@ pub(crate) struct AckInput<'a> {
     pub(crate) exact_echo: bool,
     /// The connection has data that were never sent.
     pub(crate) new_data: bool,
+    /// Transmission opportunities before it.
+    pub(crate) opportunity: u64,
     /// The echoed timestamp, in ticks of 1 ms, if timestamps are in use (RFC 7323).
     pub(crate) echo: Option<u32>,
 }
@@ -52,7 +54,8 @@ impl Sender {
         coupling: &mut Coupling,
     ) -> AckEffect {
         self.spurious.acknowledgements += 1;
-        let prior_in_flight = self.in_flight();
+        let in_flight = self.in_flight();
+        let prior_in_flight = self.window_use.before_batch(a.opportunity, in_flight);
         // The value that a congestion signal in this acknowledgement halves (RFC 5681, section 3.1), without
         // the segments that Limited Transmit sent beyond cwnd.
         let flight = self.flight_size();

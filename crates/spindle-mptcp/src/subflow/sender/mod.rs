@@ -11,6 +11,7 @@ mod output_queue;
 mod pacing;
 mod path_mtu;
 mod timers;
+mod window_use;
 
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ use crate::types::SubflowPosition;
 use gates::Gates;
 use mtu_search::MtuSearch;
 use pacing::PacingInput;
+use window_use::WindowUse;
 
 /// The current phase of loss recovery.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +163,7 @@ pub(crate) struct Sender {
     rack: Rack,
     rto_at: Option<Instant>,
     reorder_at: Option<Instant>,
-    last_sent: Option<Instant>,
+    window_use: WindowUse,
     gates: Gates,
     /// Search for the largest segment size that the path carries, if the path is watched.
     search: Option<Box<MtuSearch>>,
@@ -253,7 +255,7 @@ impl Sender {
             rack: Rack::default(),
             rto_at: None,
             reorder_at: None,
-            last_sent: None,
+            window_use: WindowUse::default(),
             gates: Gates::new(t.pacing, t.output_limit),
             search: None,
             force_repeat: false,
@@ -504,7 +506,7 @@ impl Sender {
             self.push_burst(now, &payload, fin, map, kind);
         }
         self.pace(now, len as u64);
-        self.last_sent = Some(now);
+        self.window_use.last_sent = Some(now);
         if self.rto_at.is_none() {
             self.arm_rto(now);
         }
@@ -587,7 +589,7 @@ impl Sender {
 
     /// Whether [`Self::check_idle`] would restart.
     pub(crate) fn restarts(&self, now: Instant) -> bool {
-        let idle = self.last_sent.filter(|_| self.board.is_empty());
+        let idle = self.window_use.last_sent.filter(|_| self.board.is_empty());
         idle.is_some_and(|t| now.since(t) > self.rtt.rto())
             && self.config.tcp.idle_restart != IdleRestart::Keep
     }
@@ -603,7 +605,7 @@ impl Sender {
             IdleRestart::Keep | IdleRestart::InitialWindow => self.restart_window,
         };
         self.cc.on_idle(window);
-        self.last_sent = None;
+        self.window_use.last_sent = None;
     }
 
     /// The window after an idle time: half of cwnd for each RTO, and at least the restart window. Raises ssthresh
@@ -611,7 +613,10 @@ impl Sender {
     #[cold] // only after an idle time
     fn decay(&mut self, now: Instant) -> u64 {
         self.cc.window_mut().raise_ssthresh();
-        let idle = self.last_sent.map_or(Duration::ZERO, |t| now.since(t));
+        let idle = self
+            .window_use
+            .last_sent
+            .map_or(Duration::ZERO, |t| now.since(t));
         let timeouts = idle.as_nanos() / self.rtt.rto().as_nanos().max(1);
         let halved = self.cc.cwnd() >> timeouts.min(u64::from(u64::BITS - 1));
         halved.max(self.restart_window)
@@ -688,7 +693,7 @@ impl Sender {
             prr.on_sent(len);
         }
         self.pace(now, len);
-        self.last_sent = Some(now);
+        self.window_use.last_sent = Some(now);
         if self.rto_at.is_none() {
             self.arm_rto(now);
         }
