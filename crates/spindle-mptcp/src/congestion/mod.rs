@@ -78,8 +78,8 @@ pub struct AckSample {
     /// Of these, bytes reported as received with a congestion mark. For DCTCP, all bytes of an acknowledgement
     /// with ECE (RFC 8257, section 3.3). Otherwise zero.
     pub marked: u64,
-    /// Bytes in flight before this acknowledgement, or before the first one of those that arrived together, between which
-    /// the sender could not transmit.
+    /// Bytes in flight before this acknowledgement. Of acknowledgements that arrived together, between which the sender could
+    /// not transmit, the most bytes before any of them so far.
     pub prior_in_flight: u64,
     /// The round-trip time that it measured, if any.
     pub rtt: Option<Duration>,

@@ -84,7 +84,7 @@ impl Connection {
         let cx = InputContext {
             now,
             new_data: self.has_new_data(),
-            opportunity: self.outbox.opportunities,
+            opportunities: self.outbox.opportunities,
             data_level_window: self.is_multipath(),
             room: self.recv.has_room() && self.subflows[i].rx.has_room(),
             data_acked: self.delivered_to(seg),

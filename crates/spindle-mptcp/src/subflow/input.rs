@@ -47,7 +47,7 @@ pub(crate) struct InputContext {
     /// The connection has data that were never sent.
     pub(crate) new_data: bool,
     /// Transmission opportunities of the connection so far.
-    pub(crate) opportunity: u64,
+    pub(crate) opportunities: u64,
     /// The receive window belongs to the data level. Windows in segments do not describe this subflow.
     pub(crate) data_level_window: bool,
     /// More payload may be stored.
@@ -509,7 +509,7 @@ impl Subflow {
             ece: seg.flags.contains(Flags::ECE),
             exact_echo: self.config.tcp.ecn == EcnMode::Dctcp,
             new_data: cx.new_data,
-            opportunity: cx.opportunity,
+            opportunities: cx.opportunities,
             echo: self
                 .timestamps
                 .state

@@ -29,7 +29,7 @@ pub(crate) struct AckInput<'a> {
     /// The connection has data that were never sent.
     pub(crate) new_data: bool,
     /// Transmission opportunities before it.
-    pub(crate) opportunity: u64,
+    pub(crate) opportunities: u64,
     /// The echoed timestamp, in ticks of 1 ms, if timestamps are in use (RFC 7323).
     pub(crate) echo: Option<u32>,
 }
@@ -55,7 +55,7 @@ impl Sender {
     ) -> AckEffect {
         self.spurious.acknowledgements += 1;
         let in_flight = self.in_flight();
-        let prior_in_flight = self.window_use.before_batch(a.opportunity, in_flight);
+        let prior_in_flight = self.window_use.on_ack(a.opportunities, in_flight);
         // The value that a congestion signal in this acknowledgement halves (RFC 5681, section 3.1), without
         // the segments that Limited Transmit sent beyond cwnd.
         let flight = self.flight_size();
