@@ -1,5 +1,6 @@
 //! When a connect service sends a program's first bytes to the gateway a second time. The test plays the gateway.
 
+#[expect(dead_code, reason = "shared by tests that each use a part")]
 mod authority;
 
 use std::io::ErrorKind;
