@@ -2,6 +2,7 @@
 
 #[expect(dead_code, reason = "shared by tests that each use a part")]
 mod authority;
+mod in_memory;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -9,16 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{Authority, NAME};
+use in_memory::{config, network, settle};
 use spindle_mptcp::path_manager::Passive;
-use spindle_mptcp::{Config, preset};
 use spindle_net::connect::{Connect, ConnectOptions, Destination, Sources};
-use spindle_net::limits::Limits;
 use spindle_net::proxy::{AnswerEarly, Proxy};
 use spindle_net::tls::{ClientTls, ServerTls};
-use spindle_net::{
-    LinkKind, ListenOptions, Network, NetworkConfig, Target, TcpListener, TcpStream, memory,
-    wire_config,
-};
+use spindle_net::{ListenOptions, Network, Target, TcpListener, TcpStream, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -27,20 +24,6 @@ type Tls = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// Far more than any of these tests needs. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn config() -> Arc<Config> {
-    let base = preset("tcp").expect("a preset");
-    let limits = Limits::default();
-    wire_config(base.config, LinkKind::Udp, &limits, Arc::new(Passive)).into()
-}
-
-fn network(link: memory::MemoryLink) -> Network {
-    let config = NetworkConfig {
-        stack: Limits::default().stack(Vec::new()),
-        name: "test".to_owned(),
-    };
-    Network::start(config, Box::new(link)).expect("a data path")
-}
 
 fn gateway() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 443))
@@ -67,7 +50,7 @@ impl World {
         let client = ClientTls::load(&authority.pem, None, NAME).expect("a client");
         let (a, b) = memory::pair(1 << 14);
         let (clients, network) = (network(a), network(b));
-        let listener = network.listen(gateway(), ListenOptions::new(config()));
+        let listener = network.listen(gateway(), ListenOptions::new(config(Arc::new(Passive))));
         let listener = listener.await.expect("a listener");
         let (arrived, requests) = mpsc::unbounded_channel();
         let (shake, shaken) = mpsc::unbounded_channel();
@@ -90,9 +73,7 @@ impl World {
     async fn one_is_ready(&mut self) {
         self.shaken.recv().await.expect("the gateway listens");
         // The client's handshake is complete before the gateway's. The pool gets the connection once its task has run.
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        settle().await;
     }
 
     /// A program that has asked for a target, has got the answer that it is open, and has sent these bytes.
@@ -172,7 +153,7 @@ fn options(tls: ClientTls) -> ConnectOptions {
             users: None,
         }),
         local: Sources::Listed(vec![IpAddr::from([10, 0, 0, 1])]),
-        config: config(),
+        config: config(Arc::new(Passive)),
         metrics: None,
         tls: Some(tls),
         patience: None,

@@ -1,6 +1,8 @@
 //! Which clients a gateway with TLS admits, and what a reload does to those that are connected.
 
 mod authority;
+#[expect(dead_code, reason = "shared by tests that each use a part")]
+mod in_memory;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,14 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{Authority, Identity, NAME};
+use in_memory::{config, network};
 use spindle_mptcp::path_manager::Passive;
-use spindle_mptcp::{Config, preset};
 use spindle_net::gateway::{Gateway, GatewayOptions};
-use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
 
 use spindle_net::tls::{ClientTls, ServerFiles, ServerTls};
-use spindle_net::{LinkKind, Network, NetworkConfig, TcpStream, memory, wire_config};
+use spindle_net::{Network, TcpStream, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -24,20 +25,6 @@ use tokio::net::TcpListener;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Tls = tokio_rustls::client::TlsStream<TcpStream>;
-
-fn config() -> Arc<Config> {
-    let base = preset("tcp").expect("a preset");
-    let limits = Limits::default();
-    wire_config(base.config, LinkKind::Udp, &limits, Arc::new(Passive)).into()
-}
-
-fn network(link: memory::MemoryLink) -> Network {
-    let config = NetworkConfig {
-        stack: Limits::default().stack(Vec::new()),
-        name: "test".to_owned(),
-    };
-    Network::start(config, Box::new(link)).expect("a data path")
-}
 
 fn at() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 80))
@@ -70,7 +57,7 @@ impl World {
         let tls = tls.expect("a configuration");
         let (a, b) = memory::pair(1 << 14);
         let (clients, network) = (network(a), network(b));
-        let mut options = GatewayOptions::new(vec![at()], echo().await, config());
+        let mut options = GatewayOptions::new(vec![at()], echo().await, config(Arc::new(Passive)));
         let metrics = Metrics::new("tcp");
         options.metrics = Some(metrics.clone());
         options.tls = Some(tls.clone());
@@ -89,7 +76,10 @@ impl World {
 
     async fn stream(&self) -> TcpStream {
         let from = IpAddr::from([10, 0, 0, 1]);
-        let stream = self.clients.connect(from, at(), config()).await;
+        let stream = self
+            .clients
+            .connect(from, at(), config(Arc::new(Passive)))
+            .await;
         stream.expect("a connection")
     }
 

@@ -1,22 +1,23 @@
 //! Time limits of a gateway and a connect service for others. Only the runtime's clock is advanced, so that no
 //! test depends on the speed of the machine.
 
+mod in_memory;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use in_memory::{config, network, settle};
 use socket2::{Domain, Socket, Type};
-use spindle_mptcp::path_manager::{Passive, PathManager};
-use spindle_mptcp::{Config, preset};
+use spindle_mptcp::path_manager::Passive;
 use spindle_net::connect::{Connect, ConnectOptions, Destination, Sources};
 use spindle_net::forward::{Forwarder, Rule, Rules};
 use spindle_net::gateway::{Backend, Gateway, GatewayOptions};
-use spindle_net::limits::Limits;
 use spindle_net::metrics::Metrics;
 use spindle_net::proxy::{AnswerEarly, Proxy};
 use spindle_net::tls::ServerTls;
-use spindle_net::{LinkKind, Network, NetworkConfig, TcpStream, memory, wire_config};
+use spindle_net::{Network, TcpStream, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -24,19 +25,6 @@ use tokio::net::{TcpListener, TcpSocket};
 const STEP: Duration = Duration::from_secs(10);
 /// Bytes that are counted for a TLS session.
 const SESSION: u64 = 40 << 10;
-
-fn config(paths: Arc<dyn PathManager>) -> Arc<Config> {
-    let base = preset("tcp").expect("a preset");
-    wire_config(base.config, LinkKind::Udp, &Limits::default(), paths).into()
-}
-
-fn network(link: memory::MemoryLink) -> Network {
-    let config = NetworkConfig {
-        stack: Limits::default().stack(Vec::new()),
-        name: "test".to_owned(),
-    };
-    Network::start(config, Box::new(link)).expect("a data path")
-}
 
 /// A gateway, and the network of its clients.
 struct World {
@@ -87,13 +75,6 @@ impl World {
     async fn has(&self, line: &str) -> bool {
         let text = self.metrics.text(&self.network).await.expect("metrics");
         text.lines().any(|l| l == line)
-    }
-}
-
-/// Lets all tasks run that are able to.
-async fn settle() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
     }
 }
 

@@ -1,12 +1,13 @@
-//! Whether cwnd limits the sender.
+//! How the sender uses its window: how much was in flight, and when it last sent.
 
 use spindle_units::Instant;
 
 /// How the sender uses its window.
 ///
-/// Hosts take packets in batches, so that several acknowledgements may arrive before the sender can transmit again. From one
-/// to the next the bytes in flight become fewer, although cwnd still limits the sender. The most since its last opportunity to
-/// transmit count. Linux decides when it transmits, for the same effect (`tcp_cwnd_validate`).
+/// The window restarts after an idle time (RFC 5681, section 4.1), and grows only if cwnd limits the sender, which the bytes in
+/// flight show. Hosts take packets in batches, so that several acknowledgements may arrive before the sender can transmit
+/// again. From one to the next the bytes in flight become fewer, although cwnd still limits the sender. The most since its
+/// last opportunity to transmit count. Linux decides when it transmits, for the same effect (`tcp_cwnd_validate`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowUse {
     /// When the last segment was sent.
