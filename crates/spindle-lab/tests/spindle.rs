@@ -231,3 +231,32 @@ fn slower_path_is_joined_at_once_after_a_race() {
     let result = run(&request).unwrap().result;
     assert_eq!((result.completed, result.timeouts), (2, 0));
 }
+
+/// Ten responses of 1 MB over one warm connection and two paths of 300 and 50 Mbps, 20 and 50 ms. The faster path dies during
+/// the third response, when its window is full, and the other one has a window of ten segments.
+fn over_a_path_that_dies() -> RunResult {
+    let text = "[topology]\nname = \"dual-homed\"\npaths = 2\nrate = \"300Mbps\"\nserver_rate = \"1Gbps\"\nrtt = \"20ms\"\n\
+         buffer = \"1500KB\"\necn_threshold = \"0B\"\n[links]\non = [\"P2\"]\nrate = \"50Mbps\"\ndelay = \"20ms\"\n\
+         [loss]\nmodel = \"black-hole\"\non = [\"P1\"]\nfrom = \"1s\"\nuntil = \"11s\"\n\
+         [scenario]\nmss = 1400\ninitial_window_per_subflow = 10\nmin_rto = \"200ms\"\necn = false\ntimestamps = true\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\npairing = \"one-to-one\"\n\
+         arrivals = \"sequential\"\ngap = \"50ms\"\nsizes = \"1MB\"\nconnections = \"persistent\"\nper_pair = 1\n\
+         first_path = 1\nflows = 10\n";
+    let experiment = experiment("spindle", text);
+    let registry = Registry::standard();
+    let scenario = &experiment.points[0].scenario;
+    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    run(&request).unwrap().result
+}
+
+/// It took 245 ms longer while copies were inside the window of the other path, and the next response then waited for a
+/// timeout of the dead path.
+#[test]
+fn response_whose_path_dies_takes_at_most_two_round_trips_longer_than_over_the_other_path() {
+    let r = over_a_path_that_dies();
+    let ms = |n: usize| r.fct_ns[n] as f64 / 1e6;
+    let other = ms(9);
+    assert!(ms(1) < 0.5 * other, "{} and {other} ms", ms(1));
+    assert!(ms(2) < other + 100.0, "{} and {other} ms", ms(2));
+    assert!(ms(3) < other + 1.0, "{} and {other} ms", ms(3));
+}

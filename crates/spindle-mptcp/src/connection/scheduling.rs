@@ -132,6 +132,7 @@ fn view_of(s: &Subflow, has_room: bool, queued: u64) -> SubflowView {
         in_flight: s.tx.in_flight(),
         queued,
         pacing_rate: s.tx.pacing_rate(),
+        timeouts: s.tx.consecutive_timeouts,
         sent: counters.segments,
         retransmitted: counters.retransmissions,
         loss: s.tx.loss(),

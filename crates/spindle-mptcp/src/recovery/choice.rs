@@ -130,18 +130,34 @@ pub(super) fn fastest_other<'a>(
     of: SubflowId,
     len: u64,
 ) -> Option<&'a SubflowView> {
+    fastest_other_where(view, of, len, |s| s.has_room(len))
+}
+
+/// Of the subflows other than `of` that qualify, and whose path and peer take a segment of `len` bytes, the one with the
+/// smallest smoothed RTT.
+pub(super) fn fastest_other_where<'a>(
+    view: &View<'a>,
+    of: SubflowId,
+    len: u64,
+    qualifies: impl Fn(&SubflowView) -> bool,
+) -> Option<&'a SubflowView> {
     let others = view.subflows.iter().filter(|s| s.id != of);
-    let open = others.filter(|s| s.has_room(len) && len <= s.mss);
+    let open = others.filter(|s| len <= s.mss.min(s.window_room) && qualifies(s));
     open.min_by_key(|s| (s.srtt.map_or(u64::MAX, |rtt| rtt.as_nanos()), s.id))
 }
 
-/// The copy of `segment`, which subflow `of` carries, over subflow `on`, inside its window.
-pub(super) fn copy_over(of: SubflowId, segment: &SegmentView, on: &SubflowView) -> Action {
+/// The copy of `segment`, which subflow `of` carries, over subflow `on`.
+pub(super) fn copy_over(
+    of: SubflowId,
+    segment: &SegmentView,
+    on: &SubflowView,
+    window: Window,
+) -> Action {
     Action::Copy {
         of,
         position: segment.position,
         on: on.id,
-        window: Window::Inside,
+        window,
     }
 }
 
@@ -153,7 +169,7 @@ pub(super) fn copy_over_fastest_other(
     segment: &SegmentView,
 ) -> Option<Action> {
     let on = fastest_other(view, of.id, u64::from(segment.len))?;
-    Some(copy_over(of.id, segment, on))
+    Some(copy_over(of.id, segment, on, Window::Inside))
 }
 
 /// What a policy that copies late segments does.

@@ -242,7 +242,7 @@ impl View<'_> {
 pub enum Window {
     /// Yes. The action is refused if there is no room.
     Inside,
-    /// No, as the policy declares (Proactive, TCP-IR).
+    /// No, as the policy declares (Proactive, TCP-IR, and copies of a silent path's segments).
     Outside,
 }
 

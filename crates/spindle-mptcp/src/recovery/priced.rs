@@ -1,4 +1,5 @@
-//! Copies at a price: of segments that are late, and of those whose expected gain is worth a transmission.
+//! Copies at a price: of segments that are late, and of those whose expected gain is worth a transmission. The data
+//! of a path that no longer answers are copied at any price.
 
 use std::sync::Arc;
 
@@ -7,10 +8,11 @@ use spindle_units::{Duration, Instant};
 use super::choice::{self, Late, copy_late};
 use super::{
     Action, Capabilities, Eligibility, Prospect, Recovery, RecoveryFactory, SegmentView,
-    SubflowView, TailParities, View,
+    SubflowView, TailParities, View, Window,
 };
 
-/// The policy. A segment is copied over the fastest other subflow with room, inside its window and at most once:
+/// The policy. A segment is copied over the fastest other subflow with room, and at most once. Copies are inside the
+/// window of that subflow, but for those of silent paths:
 ///
 /// - **Late segments**, ahead of new data: those that were sent longer ago than an acknowledgement over their own
 ///   path takes, and four times its variation (RFC 6298's bound, without its minimum). `deadline-reinjection`
@@ -21,10 +23,16 @@ use super::{
 /// - **Parities of the last flight** in place of such copies, if their gain is larger, with [`Self::parities`]. A single
 ///   subflow has them as well, and nothing else. They need a peer that decodes them.
 ///
+/// - **Segments of a silent path**, ahead of new data: those that are twice as late, since their path no longer
+///   answers. If the other subflow has no room, they are copied beyond its window, as long as its bytes in flight are
+///   less than [`Self::excess`] of the silent subflow's window. Both windows were open a moment ago, and one of the
+///   paths is gone. A subflow whose own segments are late carries no such copies, since both paths may share the
+///   bottleneck that drops them.
+///
 /// The number of copies and parities is at most [`Self::share`] of the segments sent, or [`Self::lossy_share`] of those on paths
-/// that lose much. Late segments may cost [`Self::free`] copies more, and as many as were lost. Beyond that, only segments
-/// that are twice as late are copied, since their path no longer answers. Nothing else is free, so that connections of a
-/// few segments do not pay a large share, except worthwhile copies towards a peer that decodes no parities.
+/// that lose much. Late segments may cost [`Self::free`] copies more, and as many as were lost. Segments of silent paths
+/// may cost any number. Nothing else is free, so that connections of a few segments do not pay a large share, except
+/// worthwhile copies towards a peer that decodes no parities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PricedCopies {
     /// The gain above which a copy is made, in smoothed RTTs of the path that would carry the copy. 0.05 by default
@@ -40,6 +48,9 @@ pub struct PricedCopies {
     /// Copies of late segments that are allowed from the beginning, so that short connections have some; towards a peer
     /// that decodes no parities, all copies. 8 by default (our choice).
     pub free: f64,
+    /// The bytes in flight up to which a subflow carries copies of a silent path's segments beyond its own window, as
+    /// a share of the silent subflow's window. 0.5 by default (our choice); 0 keeps all copies inside the window.
+    pub excess: f64,
     /// Which segments may be copied.
     pub eligibility: Eligibility,
     /// Parities of the last flight. `None` by default.
@@ -54,6 +65,7 @@ impl Default for PricedCopies {
             lossy_share: 0.08,
             lossy_from: 0.05,
             free: 8.0,
+            excess: 0.5,
             eligibility: Eligibility::default(),
             parities: None,
         }
@@ -64,7 +76,7 @@ impl Default for PricedCopies {
 const PROBE_RTTS: u64 = 2;
 /// How many times the variation of the RTT an acknowledgement may be late (RFC 6298, section 2.3: K).
 const K: u64 = 4;
-/// How many times as late segments are that are copied at any price (our choice).
+/// How many times as late the segments of a silent path are (our choice).
 const SILENCE: u64 = 2;
 
 impl PricedCopies {
@@ -98,6 +110,28 @@ impl PricedCopies {
         Some(srtt + (rttvar * K).max(srtt / 4))
     }
 
+    /// When the path of a subflow is silent if `segment` is not acknowledged until then.
+    fn silent_at(s: &SubflowView, segment: &SegmentView) -> Option<Instant> {
+        Some(segment.sent_at + Self::late_after(s)? * SILENCE)
+    }
+
+    /// The fastest subflow that may carry the copy of a segment of the silent subflow `of` beyond its window.
+    fn beyond_window<'a>(
+        &self,
+        view: &View<'a>,
+        of: &SubflowView,
+        segment: &SegmentView,
+    ) -> Option<&'a SubflowView> {
+        let most = self.excess * of.cwnd as f64;
+        let answers = |s: &SubflowView| {
+            let oldest = s.oldest_unprotected.zip(Self::late_after(s));
+            oldest.is_none_or(|(oldest, late)| view.now < oldest.sent_at + late)
+        };
+        choice::fastest_other_where(view, of.id, u64::from(segment.len), |s| {
+            s.usable && (s.in_flight as f64) < most && answers(s)
+        })
+    }
+
     /// What a copy of `segment`, which subflow `of` carries, gains on average, and its action.
     fn worthwhile(
         &self,
@@ -112,7 +146,7 @@ impl PricedCopies {
         let saved = repair.saturating_sub(other / 2);
         let rtts = saved.as_nanos() as f64 / other.max(Duration::from_nanos(1)).as_nanos() as f64;
         let gain = of.loss * rtts;
-        (gain > self.price).then(|| (gain, choice::copy_over(of.id, segment, on)))
+        (gain > self.price).then(|| (gain, choice::copy_over(of.id, segment, on, Window::Inside)))
     }
 }
 
@@ -162,6 +196,24 @@ impl PricedPolicy {
             Late::Copy(copy) => return Some(copy),
             Late::Next(at) => self.due = Some(at),
             Late::Nothing => {}
+        }
+        self.silent(view)
+    }
+
+    /// A copy of a silent path's segment beyond the window of another subflow.
+    fn silent(&mut self, view: &View<'_>) -> Option<Action> {
+        for of in view.subflows {
+            let Some(segment) = of.oldest_unprotected else {
+                continue;
+            };
+            match PricedCopies::silent_at(of, &segment) {
+                Some(at) if at <= view.now => {
+                    if let Some(on) = self.settings.beyond_window(view, of, &segment) {
+                        return Some(choice::copy_over(of.id, &segment, on, Window::Outside));
+                    }
+                }
+                at => self.due = self.due.into_iter().chain(at).min(),
+            }
         }
         None
     }
@@ -228,7 +280,7 @@ impl Recovery for PricedPolicy {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{subflow, view};
-    use super::super::{RunView, Trigger, Window};
+    use super::super::{RunView, Trigger};
     use super::*;
     use crate::types::{DataOffset, SubflowId, SubflowPosition};
 
@@ -253,12 +305,16 @@ mod tests {
         s
     }
 
-    const COPY: Action = Action::Copy {
-        of: SubflowId(0),
-        position: SubflowPosition::FIRST_BYTE,
-        on: SubflowId(1),
-        window: Window::Inside,
-    };
+    const fn copy(window: Window) -> Action {
+        Action::Copy {
+            of: SubflowId(0),
+            position: SubflowPosition::FIRST_BYTE,
+            on: SubflowId(1),
+            window,
+        }
+    }
+
+    const COPY: Action = copy(Window::Inside);
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(ms)
@@ -362,6 +418,74 @@ mod tests {
             let action = PricedCopies::with_parities().build(1).on_opportunity(&v);
             assert_eq!(action != Action::Nothing, wanted, "{sent}");
         }
+    }
+
+    /// The first segment is late after 25 ms and its path silent after 50 ms. The other path has a full window, and less in
+    /// flight than half of the silent path's window.
+    fn silent() -> [SubflowView; 2] {
+        let mut s = paths(0);
+        (s[0].cwnd, s[0].in_flight) = (20_001, 20_001);
+        s[1].in_flight = s[1].cwnd;
+        s
+    }
+
+    fn asked_at(
+        ms: u64,
+        subflows: &[SubflowView],
+        settings: PricedCopies,
+    ) -> (Action, Option<Instant>) {
+        let mut policy = settings.build(1);
+        let mut v = view(subflows, false, Trigger::Timer);
+        v.now = at(ms);
+        (policy.on_opportunity(&v), policy.next_timeout())
+    }
+
+    #[test]
+    fn segments_of_a_silent_path_are_copied_beyond_the_window_of_the_other_path() {
+        let asked = |ms| asked_at(ms, &silent(), PricedCopies::default());
+        assert_eq!(asked(20), (Action::Nothing, Some(at(25))));
+        assert_eq!(
+            asked(25),
+            (Action::Nothing, Some(at(50))),
+            "late, and no room"
+        );
+        assert_eq!(asked(50).0, copy(Window::Outside));
+    }
+
+    #[test]
+    fn copies_beyond_the_window_end_at_half_of_the_silent_window() {
+        let action = |change: fn(&mut [SubflowView; 2]), excess| {
+            let mut subflows = silent();
+            change(&mut subflows);
+            let settings = PricedCopies {
+                excess,
+                ..PricedCopies::default()
+            };
+            asked_at(50, &subflows, settings).0
+        };
+        assert_eq!(action(|_| {}, 0.5), copy(Window::Outside));
+        assert_eq!(
+            action(|_| {}, 0.0),
+            Action::Nothing,
+            "all copies are inside"
+        );
+        assert_eq!(action(|s| s[0].cwnd = 20_000, 0.5), Action::Nothing);
+        assert_eq!(action(|s| s[1].in_flight = 0, 0.5), COPY, "there is room");
+        assert_eq!(action(|s| s[1].window_room = 999, 0.5), Action::Nothing);
+        assert_eq!(action(|s| s[1].usable = false, 0.5), Action::Nothing);
+    }
+
+    /// Both paths may share the bottleneck that drops everything.
+    #[test]
+    fn path_whose_own_segments_are_late_carries_no_copies_beyond_its_window() {
+        let mut subflows = silent();
+        subflows[1].oldest_unprotected = Some(SegmentView {
+            sent_at: at(26),
+            ..subflows[0].oldest_unprotected.expect("in flight")
+        });
+        let asked = |ms| asked_at(ms, &subflows, PricedCopies::default());
+        assert_eq!(asked(50), (copy(Window::Outside), Some(at(51))));
+        assert_eq!(asked(51), (Action::Nothing, Some(at(76))));
     }
 
     #[test]

@@ -146,8 +146,10 @@ impl Scheduler for EarliestScheduler {
         else {
             return Decision::Wait;
         };
-        // Only an event on a subflow with unacknowledged data ends a wait for its room.
-        let busy = view.subflows.iter().filter(|s| s.queued > 0);
+        // Only an event on a subflow with unacknowledged data ends a wait for its room. After a timeout, when it will
+        // answer is unknown.
+        let answers = |s: &&SubflowView| s.queued > 0 && s.timeouts == 0;
+        let busy = view.subflows.iter().filter(answers);
         if let Some(fast) = self.fastest(busy.chain([slow.0]), view.unsent)
             && fast.0.id != slow.0.id
             && slow.1.is_finite()
@@ -252,11 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn data_do_not_wait_for_a_path_without_unacknowledged_data_or_from_an_unmeasured_one() {
+    fn data_do_not_wait_for_a_path_that_need_not_answer_or_from_an_unmeasured_one() {
         let mut all = [subflow(0, 20, 10, false), subflow(1, 200, 10, true)];
         all[0].queued = 0;
-        assert_eq!(pick(&all, 1000), Some(1));
-        all[0].queued = 1000;
+        assert_eq!(pick(&all, 1000), Some(1), "nothing to acknowledge");
+        (all[0].queued, all[0].timeouts) = (1000, 1);
+        assert_eq!(pick(&all, 1000), Some(1), "it has timed out");
+        all[0].timeouts = 0;
+        assert_eq!(pick(&all, 1000), None);
         all[1].srtt = None;
         assert_eq!(pick(&all, 1000), Some(1));
         assert_eq!(all[1].id, SubflowId(1));

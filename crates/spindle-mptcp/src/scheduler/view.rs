@@ -51,6 +51,8 @@ pub struct SubflowView {
     pub queued: u64,
     /// The rate at which pacing would send its segments, in bytes a second, if measured.
     pub pacing_rate: Option<u64>,
+    /// How often its retransmission timer has expired since it last acknowledged anything new.
+    pub timeouts: u32,
     /// Data segments sent, of every kind.
     pub sent: u64,
     /// Segments that its own loss recovery retransmitted.
@@ -171,6 +173,7 @@ pub(super) mod tests {
             in_flight: if has_room { 0 } else { cwnd * 1000 },
             queued: if has_room { 0 } else { cwnd * 1000 },
             pacing_rate: None,
+            timeouts: 0,
             sent: 0,
             retransmitted: 0,
             loss: 0.0,
