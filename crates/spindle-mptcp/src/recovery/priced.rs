@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The policy. A segment is copied over the fastest other subflow with room, and at most once. Copies are inside the
-/// window of that subflow, but for those of silent paths:
+/// window of that subflow, except those of silent paths:
 ///
 /// - **Late segments**, ahead of new data: those that were sent longer ago than an acknowledgement over their own
 ///   path takes, and four times its variation (RFC 6298's bound, without its minimum). `deadline-reinjection`
@@ -22,7 +22,6 @@ use super::{
 ///   its own path takes a probe timeout (RFC 8985, section 7.2) and one way, the copy takes one way.
 /// - **Parities of the last flight** in place of such copies, if their gain is larger, with [`Self::parities`]. A single
 ///   subflow has them as well, and nothing else. They need a peer that decodes them.
-///
 /// - **Segments of a silent path**, ahead of new data: those that are twice as late, since their path no longer
 ///   answers. If the other subflow has no room, they are copied beyond its window, as long as its bytes in flight are
 ///   less than [`Self::excess`] of the silent subflow's window. Both windows were open a moment ago, and one of the
@@ -110,7 +109,7 @@ impl PricedCopies {
         Some(srtt + (rttvar * K).max(srtt / 4))
     }
 
-    /// When the path of a subflow is silent if `segment` is not acknowledged until then.
+    /// When the path of a subflow is silent if `segment` has not been acknowledged by then.
     fn silent_at(s: &SubflowView, segment: &SegmentView) -> Option<Instant> {
         Some(segment.sent_at + Self::late_after(s)? * SILENCE)
     }
