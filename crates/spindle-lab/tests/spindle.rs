@@ -9,6 +9,19 @@ use spindle_lab::driver::{RunRequest, run};
 
 use support::experiment;
 
+/// The seed of tests that make one run.
+const FIRST_SEED: u64 = 1;
+
+/// One run of an experiment with these lines.
+fn run_once(transport: &str, text: &str, seed: u64) -> RunResult {
+    let experiment = experiment(transport, text);
+    let registry = Registry::standard();
+    let scenario = &experiment.points[0].scenario;
+    let mut request = RunRequest::new(scenario, &experiment.transports[0], &registry);
+    request.seed = seed;
+    run(&request).unwrap().result
+}
+
 /// Eight clients download 5 MB each, three times, over one path of 100 Mbps and 20 ms.
 fn go(transport: &str, buffer: &str, more: &str) -> RunResult {
     go_with(8, transport, buffer, more)
@@ -24,11 +37,7 @@ fn go_with(clients: u32, transport: &str, buffer: &str, more: &str) -> RunResult
          [traffic]\nkind = \"requests\"\nclients = [\"c0-c{last}\"]\nservers = [\"server\"]\narrivals = \"sequential\"\n\
          sizes = \"5MB\"\nconnections = \"new\"\nflows = {flows}\nobserve = [\"paths\"]\n{more}"
     );
-    let experiment = experiment(transport, &text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    run(&request).unwrap().result
+    run_once(transport, &text, FIRST_SEED)
 }
 
 fn mean_seconds(fct_ns: &[u64]) -> f64 {
@@ -62,12 +71,7 @@ fn four_subflows_at_one_link(seed: u64, buffer: &str) -> (f64, f64) {
          [traffic]\nkind = \"mix\"\nfrom = \"c0-c7\"\nto = \"server\"\narrivals = \"bursts\"\nburst = 8\nevery = \"1s\"\n\
          flows = 8\nsizes = \"20MB\"\n[bystanders]\ntransport = \"rack\"\nshare = \"50%\"\n"
     );
-    let experiment = experiment("spindle", &text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let mut request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    request.seed = seed;
-    let r = run(&request).unwrap().result;
+    let r = run_once("spindle", &text, seed);
     let others = r.observed.bystanders.as_ref().expect("half of the flows");
     (mean_seconds(&r.fct_ns), mean_seconds(&others.fct_ns))
 }
@@ -121,11 +125,7 @@ fn next_to_a_transfer(rate: &str, delay: &str) -> RunResult {
          [traffic]\nkind = \"mix\"\nfrom = \"client\"\nto = \"server\"\narrivals = \"bursts\"\nburst = 1\nevery = \"200ms\"\n\
          flows = 60\nsizes = \"20KB\"\nlong_flows = 1\nhead_start = \"1s\"\nwarm_up = \"900ms\"\n"
     );
-    let experiment = experiment("spindle", &text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    run(&request).unwrap().result
+    run_once("spindle", &text, FIRST_SEED)
 }
 
 /// A request without the transfer takes 51 ms. The slowest one took 90 ms while the step of the window doubled before its
@@ -167,11 +167,7 @@ fn over_a_lossy_second_path(transport: &str, remembered: u32) -> f64 {
          [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\npairing = \"one-to-one\"\n\
          arrivals = \"sequential\"\ngap = \"200ms\"\nsizes = \"30KB\"\nconnections = \"new\"\nfirst_path = 2\nflows = 20"
     );
-    let experiment = experiment(transport, &text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    let result = run(&request).unwrap().result;
+    let result = run_once(transport, &text, FIRST_SEED);
     assert_eq!(result.completed, 20);
     mean_seconds(&result.fct_ns)
 }
@@ -194,11 +190,7 @@ fn over_lossy_paths(transport: &str) -> RunResult {
          [scenario]\nmss = 1400\nmin_rto = \"10ms\"\ninitial_window = 40\n\
          [traffic]\nkind = \"requests\"\nclients = [\"all\"]\nservers = [\"all\"]\npairing = \"random\"\nload = \"400Mbps\"\n\
          sizes = \"42KB\"\nconnections = \"persistent\"\nflows = 4000";
-    let experiment = experiment(transport, text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    run(&request).unwrap().result
+    run_once(transport, text, FIRST_SEED)
 }
 
 #[test]
@@ -224,11 +216,7 @@ fn slower_path_is_joined_at_once_after_a_race() {
          [scenario]\nmss = 1400\nmin_rto = \"200ms\"\necn = false\n\
          [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\npairing = \"one-to-one\"\n\
          arrivals = \"sequential\"\nsizes = \"30MB\"\nconnections = \"new\"\nflows = 2";
-    let experiment = experiment("spindle", text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    let result = run(&request).unwrap().result;
+    let result = run_once("spindle", text, FIRST_SEED);
     assert_eq!((result.completed, result.timeouts), (2, 0));
 }
 
@@ -242,11 +230,7 @@ fn over_a_path_that_dies() -> RunResult {
          [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\npairing = \"one-to-one\"\n\
          arrivals = \"sequential\"\ngap = \"50ms\"\nsizes = \"1MB\"\nconnections = \"persistent\"\nper_pair = 1\n\
          first_path = 1\nflows = 10\n";
-    let experiment = experiment("spindle", text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    run(&request).unwrap().result
+    run_once("spindle", text, FIRST_SEED)
 }
 
 /// It took 245 ms longer while copies were inside the window of the other path, and the next response then waited for a

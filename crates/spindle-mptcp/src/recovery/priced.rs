@@ -109,9 +109,9 @@ impl PricedCopies {
         Some(srtt + (rttvar * K).max(srtt / 4))
     }
 
-    /// When the path of a subflow is silent if `segment` has not been acknowledged by then.
-    fn silent_at(s: &SubflowView, segment: &SegmentView) -> Option<Instant> {
-        Some(segment.sent_at + Self::late_after(s)? * SILENCE)
+    /// When `segment` of a subflow will be `times` as late as a late one.
+    fn late_at(s: &SubflowView, segment: &SegmentView, times: u64) -> Option<Instant> {
+        Some(segment.sent_at + Self::late_after(s)? * times)
     }
 
     /// The fastest subflow that may carry the copy of a segment of the silent subflow `of` beyond its window.
@@ -122,10 +122,8 @@ impl PricedCopies {
         segment: &SegmentView,
     ) -> Option<&'a SubflowView> {
         let most = self.excess * of.cwnd as f64;
-        let answers = |s: &SubflowView| {
-            let oldest = s.oldest_unprotected.zip(Self::late_after(s));
-            oldest.is_none_or(|(oldest, late)| view.now < oldest.sent_at + late)
-        };
+        let late_at = |s: &SubflowView| Self::late_at(s, &s.oldest_unprotected?, 1);
+        let answers = |s: &SubflowView| late_at(s).is_none_or(|at| view.now < at);
         choice::fastest_other_where(view, of.id, u64::from(segment.len), |s| {
             s.usable && (s.in_flight as f64) < most && answers(s)
         })
@@ -188,9 +186,8 @@ impl PricedPolicy {
     fn late(&mut self, view: &View<'_>) -> Option<Action> {
         let paid = (self.spent + 1) as f64 <= self.settings.allowed_late(view);
         let patience = if paid { 1 } else { SILENCE };
-        let late_at = |s: &SubflowView, segment: &SegmentView| {
-            PricedCopies::late_after(s).map(|late| segment.sent_at + late * patience)
-        };
+        let late_at =
+            |s: &SubflowView, segment: &SegmentView| PricedCopies::late_at(s, segment, patience);
         match copy_late(view, late_at) {
             Late::Copy(copy) => return Some(copy),
             Late::Next(at) => self.due = Some(at),
@@ -205,7 +202,7 @@ impl PricedPolicy {
             let Some(segment) = of.oldest_unprotected else {
                 continue;
             };
-            match PricedCopies::silent_at(of, &segment) {
+            match PricedCopies::late_at(of, &segment, SILENCE) {
                 Some(at) if at <= view.now => {
                     if let Some(on) = self.settings.beyond_window(view, of, &segment) {
                         return Some(choice::copy_over(of.id, &segment, on, Window::Outside));

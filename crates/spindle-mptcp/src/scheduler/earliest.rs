@@ -146,8 +146,8 @@ impl Scheduler for EarliestScheduler {
         else {
             return Decision::Wait;
         };
-        // Only an event on a subflow with unacknowledged data ends a wait for its room. After a timeout, when it will
-        // answer is unknown.
+        // Only an event on a subflow with unacknowledged data ends a wait for its room. It is unknown when a subflow
+        // answers that has timed out.
         let answers = |s: &&SubflowView| s.queued > 0 && s.timeouts == 0;
         let busy = view.subflows.iter().filter(answers);
         if let Some(fast) = self.fastest(busy.chain([slow.0]), view.unsent)
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn data_do_not_wait_for_a_path_that_need_not_answer_or_from_an_unmeasured_one() {
+    fn data_do_not_wait_for_a_path_that_may_not_answer_or_from_an_unmeasured_one() {
         let mut all = [subflow(0, 20, 10, false), subflow(1, 200, 10, true)];
         all[0].queued = 0;
         assert_eq!(pick(&all, 1000), Some(1), "nothing to acknowledge");
