@@ -39,6 +39,7 @@ pub struct Preset {
 const PROBE: TailLossProbe = TailLossProbe {
     max_ack_delay: Duration::ZERO,
     floor: Duration::ZERO,
+    margin: None,
 };
 
 const TCP_PARTS: &[&str] = &[

@@ -284,7 +284,7 @@ pub enum ReductionBase {
 
 /// Tail loss probe (RFC 8985, section 7; in the papers "one extra probe after 2 RTT without an
 /// ACK", FUSO section 5.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TailLossProbe {
     /// Added to the probe timeout while a single segment is in flight, for the peer's delayed ACK
     /// (RFC 8985, TLP.max_ack_delay).
@@ -292,6 +292,11 @@ pub struct TailLossProbe {
     /// Least probe timeout: zero in RFC 8985 and in the papers, 10 ms in the kernel of the FUSO testbed (Linux
     /// 3.18).
     pub floor: Duration,
+    /// If set, the probe is due earlier: this share of the smoothed RTT after the acknowledgement of the last segment
+    /// is expected, which is one smoothed RTT and `max_ack_delay` after its transmission. Each acknowledgement that
+    /// arrives defers the probe by the same share, since the queue may be growing. At least 0; `None`, the default,
+    /// is RFC 8985's probe.
+    pub margin: Option<f64>,
 }
 
 impl Default for TcpConfig {

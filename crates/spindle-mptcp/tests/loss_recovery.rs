@@ -226,10 +226,7 @@ fn a_loss_found_together_with_a_spurious_timeout_halves_the_restored_window() {
 
 fn probing() -> Config {
     let mut config = window(4);
-    config.loss.tail_loss_probe = Some(TailLossProbe {
-        max_ack_delay: Duration::ZERO,
-        floor: Duration::ZERO,
-    });
+    config.loss.tail_loss_probe = Some(TailLossProbe::default());
     config
 }
 
@@ -248,14 +245,34 @@ fn a_tail_loss_probe_sends_the_last_segment_again_or_new_data() {
     assert_eq!((wait, numbers(&p, &out)), (RTT * 2, vec![4]));
 }
 
+/// With a margin the probe does not wait for a second round trip. An acknowledgement of other segments does not make it wait
+/// for longer than until the last segment's own acknowledgement is overdue.
+#[test]
+fn an_early_probe_repeats_the_last_segment_once_its_acknowledgement_is_overdue() {
+    let mut config = probing();
+    config.loss.tail_loss_probe = Some(TailLossProbe {
+        margin: Some(0.25),
+        ..TailLossProbe::default()
+    });
+    let (mut p, _) = sending(config.clone(), 3);
+    let (wait, out) = p.wait();
+    assert_eq!((wait, numbers(&p, &out)), (RTT + RTT / 4, vec![2]));
+    assert_eq!(p.info().counters.timeouts, 0);
+    let (mut p, _) = sending(config, 3);
+    let seg = sack(&p, 2, &[]);
+    assert_eq!(p.after(RTT, seg), []);
+    let (wait, out) = p.wait();
+    assert_eq!((wait, numbers(&p, &out)), (RTT / 4, vec![2]));
+}
+
 /// RFC 8985, section 8: the probe and the RTO exclude each other. If the RTO would expire earlier, the probe is
 /// sent in its place (Linux: `tcp_schedule_loss_probe`).
 #[test]
 fn a_tail_loss_probe_later_than_the_rto_replaces_it() {
     let mut config = probing();
     config.loss.tail_loss_probe = Some(TailLossProbe {
-        max_ack_delay: Duration::ZERO,
         floor: Duration::from_secs(10),
+        ..TailLossProbe::default()
     });
     let (mut p, _) = sending(config, 3);
     let rto = p.info().rto;

@@ -198,6 +198,11 @@ pub(super) const VARIANTS: &[Group] = &[
             ("rack", "RACK-TLP and PRR"),
             ("tlp", "tail loss probe after 2 smoothed RTTs"),
             ("tlp-floor", "tail loss probe no earlier than 10 ms"),
+            (
+                "early-probe",
+                "tail loss probe once the acknowledgement of the last segment is overdue",
+            ),
+            ("no-early-probe", "tail loss probe after 2 smoothed RTTs"),
             ("cwnd-halved", "ssthresh from cwnd, not from FlightSize"),
             ("tlt", "the last segment of a burst is marked important"),
             ("no-er", "no Early Retransmit"),

@@ -10,7 +10,7 @@ use crate::entropy::Reps;
 use crate::path_manager::Passive;
 use crate::recovery::PricedCopies;
 use crate::scheduler::Earliest;
-use crate::tcp_config::{BackOff, TcpConfig};
+use crate::tcp_config::{BackOff, LossConfig, TailLossProbe, TcpConfig};
 
 /// The name that [`preset`] knows.
 pub(super) const NAME: &str = "spindle";
@@ -19,6 +19,12 @@ pub(super) const NAME: &str = "spindle";
 /// timeout (our choice, docs/spindle.md).
 pub(super) const BOUNDED: BackOff = BackOff::Bounded { doublings: 5 };
 
+/// `early-probe`. The margin is that of RACK's reordering window (RFC 8985, section 6.2: a quarter of the minimum RTT).
+pub(super) const EARLY_PROBE: TailLossProbe = TailLossProbe {
+    margin: Some(0.25),
+    ..super::PROBE
+};
+
 const PARTS: &[&str] = &[
     "MPTCP (RFC 8684), one subflow for each address of the host; each with SACK, RACK-TLP (RFC 8985), PRR (RFC 6937), F-RTO, D-SACK undo",
     "congestion control: `delay-bounded`, each subflow by itself: a window bounded by the delay of the queue; a loss without a queue is no congestion; CUBIC (RFC 9438) among flows that fill the queue",
@@ -26,6 +32,7 @@ const PARTS: &[&str] = &[
     "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins; twice at once if there is one address",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
     "recovery: `tail-parities`, late segments over another path, others and a parity of the last flight if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
+    "each subflow: the tail loss probe a quarter of an RTT after the acknowledgement of the last segment is expected, `early-probe`",
     "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once the handshake is complete, `bounded-back-off`",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
 ];
@@ -49,6 +56,10 @@ fn config() -> Config {
             syn_race: Some(Duration::ZERO),
             ..MultipathConfig::default()
         }),
+        loss: LossConfig {
+            tail_loss_probe: Some(EARLY_PROBE),
+            ..base.loss
+        },
         tcp: TcpConfig {
             back_off: BOUNDED,
             ..base.tcp

@@ -26,7 +26,7 @@ use crate::types::{Eligibility, SubflowId};
 use super::PROBE;
 use super::coded::{blocked_of_12, coding, fixed_packets, fixed_unit};
 use super::scattered::newreno_loss;
-use super::spindle::BOUNDED;
+use super::spindle::{BOUNDED, EARLY_PROBE};
 
 /// How long units wait for earlier ones with `in-order`. This is longer than the difference between two paths
 /// of an empty network, and shorter than a queue of long flows (256 packets at 1 Gbps: 3 ms; our choice).
@@ -317,6 +317,11 @@ fn tlp_floor(config: &mut Config) -> bool {
     probe.map(|p| p.floor = Duration::from_millis(10)).is_some()
 }
 
+fn early_probe(config: &mut Config) -> bool {
+    let probe = config.loss.tail_loss_probe.as_mut();
+    probe.is_some_and(|p| std::mem::replace(&mut p.margin, EARLY_PROBE.margin).is_none())
+}
+
 macro_rules! others {
     ($($name:literal, $part:expr, $change:expr;)*) => {
         &[$(($name, $part, $change)),*]
@@ -336,6 +341,10 @@ const OTHERS: &[Other] = others! {
         |c| { c.loss.tail_loss_probe = Some(PROBE); true };
     "tlp-floor", "tail loss probe no earlier than 10 ms, as in the testbed's kernel (Linux 3.18)",
         tlp_floor;
+    "early-probe", "tail loss probe a quarter of an RTT after the acknowledgement of the last segment is expected (docs/spindle.md)",
+        early_probe;
+    "no-early-probe", "tail loss probe after 2 smoothed RTTs (RFC 8985)",
+        |c| c.loss.tail_loss_probe.as_mut().is_some_and(|p| p.margin.take().is_some());
     "rack", "each subflow: RACK-TLP (RFC 8985) and PRR (RFC 6937)",
         rack;
     "ordered", "receiver: a buffer puts segments in order before TCP sees them, for at most twice what reordering has lately taken (Presto, He et al. 2015, section 3.2)",
@@ -597,12 +606,13 @@ mod tests {
         for v in variants() {
             let base = match v.name() {
                 "tlp-floor" => of("tlp"),
+                "early-probe" => of("rack"),
                 "authors-proactive" => of("proactive"),
                 "minrtt" => of("mptcp-linux"),
                 "early" | "lia" => of("mptcp-linux"),
                 "no-budget" | "no-thresholds" => of("xlink"),
                 "no-entropy" => of("reps"),
-                "no-race" | "no-bounded-back-off" => of("spindle"),
+                "no-race" | "no-bounded-back-off" | "no-early-probe" => of("spindle"),
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
                     of("mmptcp")
@@ -673,6 +683,9 @@ mod tests {
             ("fuso", "no-race"),
             ("fuso", "no-bounded-back-off"),
             ("spindle", "bounded-back-off"),
+            ("tcp", "early-probe"),
+            ("rack", "no-early-probe"),
+            ("spindle", "early-probe"),
             ("mptcp", "no-recovery"),
             ("mmptcp", "ordered"),
         ] {

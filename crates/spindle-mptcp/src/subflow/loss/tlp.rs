@@ -33,6 +33,18 @@ impl Tlp {
         pto.max(config.floor).min(until_rto)
     }
 
+    /// The probe timeout of [`TailLossProbe::margin`], from now on, for a last segment that was sent `sent_ago` ago.
+    /// `None` before the first measurement, and without a margin.
+    pub(crate) fn early_timeout(
+        config: TailLossProbe,
+        srtt: Option<Duration>,
+        sent_ago: Duration,
+    ) -> Option<Duration> {
+        let (srtt, margin) = (srtt?, config.margin?);
+        let expected = (srtt + config.max_ack_delay).saturating_sub(sent_ago);
+        Some((expected + Duration::from_secs_f64(srtt.as_secs_f64() * margin)).max(config.floor))
+    }
+
     /// Whether a probe may be scheduled.
     pub(crate) fn may_arm(&self) -> bool {
         self.episode.is_none()
@@ -75,7 +87,7 @@ mod tests {
     fn probe_timeout_is_two_rtts_plus_ack_delay_for_a_single_segment() {
         let c = TailLossProbe {
             max_ack_delay: Duration::from_millis(25),
-            floor: Duration::ZERO,
+            ..TailLossProbe::default()
         };
         let rtt = Some(Duration::from_micros(280));
         let far = Duration::from_secs(9);
@@ -95,6 +107,39 @@ mod tests {
         assert_eq!(
             Tlp::timeout(floored, rtt, false, far),
             Duration::from_millis(10)
+        );
+    }
+
+    #[test]
+    fn early_probe_waits_until_the_acknowledgement_is_overdue() {
+        let ms = Duration::from_millis;
+        let early = TailLossProbe {
+            margin: Some(0.25),
+            ..TailLossProbe::default()
+        };
+        let after = |config, sent_ago| Tlp::early_timeout(config, Some(ms(40)), ms(sent_ago));
+        assert_eq!(after(early, 0), Some(ms(50)));
+        assert_eq!(after(early, 30), Some(ms(20)));
+        assert_eq!(
+            after(early, 90),
+            Some(ms(10)),
+            "other acknowledgements arrive"
+        );
+        let delayed = TailLossProbe {
+            max_ack_delay: ms(25),
+            ..early
+        };
+        assert_eq!(after(delayed, 30), Some(ms(45)));
+        let floored = TailLossProbe {
+            floor: ms(30),
+            ..early
+        };
+        assert_eq!(after(floored, 90), Some(ms(30)));
+        assert_eq!(after(TailLossProbe::default(), 0), None, "no margin");
+        assert_eq!(
+            Tlp::early_timeout(early, None, ms(0)),
+            None,
+            "no RTT is known"
         );
     }
 

@@ -1,7 +1,7 @@
 //! The sender's timers: retransmission timeout, tail loss probe, RACK's reordering timer, which also serves the wait
 //! before Early Retransmit.
 
-use spindle_units::Instant;
+use spindle_units::{Duration, Instant};
 
 use super::{Phase, Sender};
 use crate::congestion::{Coupling, Signal};
@@ -33,8 +33,8 @@ impl Sender {
         }
     }
 
-    /// Schedules the tail loss probe (RFC 8985, section 7.2). This happens only in the open phase and if no
-    /// segment is SACKed.
+    /// Schedules the tail loss probe (RFC 8985, section 7.2), which is early if it has a margin. This happens only in
+    /// the open phase and if no segment is SACKed.
     pub(crate) fn arm_tlp(&mut self, now: Instant) {
         let Some(config) = self.config.loss.tail_loss_probe else {
             return;
@@ -46,7 +46,14 @@ impl Sender {
         self.tlp.at = wanted.then(|| {
             let until_rto = self.rto_at.map_or(self.rtt.rto(), |t| t.since(now));
             let single = self.board.outstanding() <= self.mss;
-            let wait = Tlp::timeout(config, self.rtt.smoothed(), single, until_rto);
+            let srtt = self.rtt.smoothed();
+            let sent_ago = self
+                .board
+                .back()
+                .map_or(Duration::ZERO, |s| now.since(s.sent_at));
+            let wait = Tlp::timeout(config, srtt, single, until_rto);
+            let wait =
+                Tlp::early_timeout(config, srtt, sent_ago).map_or(wait, |early| early.min(wait));
             let at = self.expiry(now, wait);
             self.rto_at.map_or(at, |rto| at.min(rto))
         });
