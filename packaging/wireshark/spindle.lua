@@ -44,6 +44,8 @@ local MESSAGES = {
     [BLOCK] = "BLOCK",
 }
 local MESSAGE_LEN = { [OFFER] = 1, [PARITY] = 12, [ECHO] = 6, [OFFER_BLOCKS] = 1, [NAME] = 2, [BLOCK] = 7 }
+-- The length of OFFER_BLOCKS with its flags.
+local FLAGGED_OFFER_LEN = 2
 local OUTCOMES = { [0] = "no packet was missing", [1] = "one packet was recovered", [2] = "not recoverable" }
 -- The coding header of CoFUSO in front of a block's coded bytes.
 local BLOCK_HEADER_LEN = 20
@@ -114,6 +116,7 @@ local O = fields_of(option, {
     outcome = ProtoField.uint8("spindle_option.parity.outcome", "Outcome", base.DEC, OUTCOMES),
     echo_end = ProtoField.uint32("spindle_option.parity.end", "Position of the block's end"),
     name = ProtoField.uint8("spindle_option.parity.name", "Name of the subflow"),
+    early_joins = ProtoField.bool("spindle_option.parity.early_joins", "Joins may come before the keys", 8, nil, 0x01),
     start = ProtoField.uint32("spindle_option.block.start", "Position of the parity's first byte"),
     len = ProtoField.uint16("spindle_option.block.len", "Length of the parity (bytes)"),
     subflow = ProtoField.uint8("spindle_option.block.subflow", "Protected subflow (SF_ID)"),
@@ -497,7 +500,10 @@ local function dissect_parities(data, subtree, options)
     end
     local message = data(0, 1):uint()
     subtree:add(O.message, data(0, 1))
-    if MESSAGE_LEN[message] ~= data:len() then
+    local flagged = message == OFFER_BLOCKS and data:len() == FLAGGED_OFFER_LEN
+    if flagged then
+        subtree:add(O.early_joins, data(1, 1))
+    elseif MESSAGE_LEN[message] ~= data:len() then
         return nil
     end
     for _, part in ipairs(PARTS[message] or {}) do

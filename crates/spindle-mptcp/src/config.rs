@@ -108,6 +108,11 @@ pub struct MultipathConfig {
     /// this is zero, the SYN is sent twice at once, with two flow labels if labels change. `None`, the default, sends
     /// the SYN on one path.
     pub syn_race: Option<Duration>,
+    /// Client: further subflows are opened together with the third ACK, not only once the peer has shown that it has the
+    /// keys (RFC 8684, section 3.1), a round trip later. Server: a join that arrives before the keys is answered as
+    /// soon as they arrive. Both ends must agree, which they do next to parities of blocks only
+    /// (`docs/wire/parities.md`), since a SYN/ACK has no room for another option. Off by default.
+    pub early_joins: bool,
     /// Most time between the openings of two subflows. The time is drawn uniformly up to this value (MMPTCP
     /// section 2.3: so that their first segments do not arrive in one burst). Zero by default.
     pub join_spacing: Duration,
@@ -163,6 +168,7 @@ impl Default for MultipathConfig {
             joins: JoinPolicy::default(),
             announce_again: false,
             syn_race: None,
+            early_joins: false,
             join_spacing: Duration::ZERO,
             scatter: None,
         }

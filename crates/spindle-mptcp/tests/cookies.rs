@@ -340,7 +340,7 @@ fn cookie_syn_ack_accepts_no_experimental_options() {
     seg.options.timestamps = Some(Timestamps { value: 1, echo: 0 });
     seg.options.rare_mut().mp_capable = Some(capable(None, None));
     seg.options
-        .add_experiment(ParityOption::OfferBlocks.to_option());
+        .add_experiment(ParityOption::OfferBlocks { early_joins: true }.to_option());
     let (_, answer) = ask(&mut b, flow, seg);
     let rare = answer.options.rare.expect("MP_CAPABLE");
     assert!(rare.mp_capable.is_some() && rare.experimental.is_empty());

@@ -172,6 +172,14 @@ pub(super) const VARIANTS: &[Group] = &[
                 "SYNs from all addresses, two from a single one; the first answer decides",
             ),
             ("no-race", "the SYN is sent once, from one address"),
+            (
+                "early-join",
+                "further subflows are opened together with the third ACK",
+            ),
+            (
+                "no-early-join",
+                "further subflows are opened once the peer has acknowledged data",
+            ),
         ],
     ),
     group(

@@ -213,6 +213,9 @@ impl Connection {
     pub(super) fn lose_subflow(&mut self, now: Instant, i: usize, end: SubflowEnd) {
         let initial = self.subflows[i].origin == Origin::Initial;
         let reason = end.close_reason(initial);
+        if initial && self.role == Role::Server && !self.connected {
+            self.forget_early_joins(now, reason);
+        }
         self.end_subflow(now, i, end);
         if self.subflows.remaining_count() > 0 {
             self.note_cut_off(now, reason);

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use spindle_units::Instant;
 use spindle_wire::{Endpoint, Flags, MpCapable, MpJoin, Options, RareOptions, Segment};
 
+use super::close::CloseReason;
+use super::ended::SubflowEnd;
 use super::{Connection, MpState, Role};
 use crate::keys;
 use crate::subflow::{InitialNumbers, JoinState, NewSubflow, Origin, Subflow, TcpState};
@@ -171,8 +173,7 @@ impl Connection {
         initial: InitialNumbers,
     ) -> bool {
         let max = self.config.multipath.as_ref().map_or(1, |m| m.max_subflows);
-        let ready = self.multipath().is_some_and(|m| m.confirmed);
-        if !ready || self.subflows.len() >= max {
+        if !self.may_join() || self.subflows.len() >= max {
             return false;
         }
         let Some(id) = self.identifiers.take() else {
@@ -219,6 +220,7 @@ impl Connection {
         let origin = Origin::Join(JoinState {
             nonce_local: nonces.0,
             nonce_remote: nonces.1,
+            awaits_key: !self.is_multipath(),
             awaits_fourth: false,
             repeat_at: None,
             repeats: 0,
@@ -235,7 +237,8 @@ impl Connection {
         Subflow::new(now, &self.config, n, peer_isn)
     }
 
-    /// Server: accepts a SYN with MP_JOIN for this connection. Returns false if the join is refused.
+    /// Server: accepts a SYN with MP_JOIN for this connection. If it arrives before the third ACK, it is answered once that
+    /// has brought the peer's key ([`crate::config::MultipathConfig::early_joins`]). Returns false if the join is refused.
     pub(crate) fn accept_join(
         &mut self,
         now: Instant,
@@ -252,7 +255,8 @@ impl Connection {
             return false;
         };
         let max = self.config.multipath.as_ref().map_or(1, |m| m.max_subflows);
-        if !self.is_multipath()
+        let is_early = self.is_half_open() && self.mp.is_some_and(|m| m.early_joins);
+        if !(self.is_multipath() || is_early)
             || self.teardown.closed.is_some()
             || self.subflows.len() >= max
             || !self.identifiers.is_any_free()
@@ -274,6 +278,37 @@ impl Connection {
         self.subflows.push(sf);
         self.note_name(id, syn);
         true
+    }
+
+    /// Server: the third ACK has arrived. Joins that came before it are answered, or reset if the connection uses plain TCP.
+    pub(super) fn settle_early_joins(&mut self, now: Instant) {
+        let has_key = self.is_multipath();
+        for i in 0..self.subflows.len() {
+            let Origin::Join(j) = self.subflows[i].origin else {
+                continue;
+            };
+            if self.subflows.has_ended(i) {
+                continue;
+            }
+            match has_key {
+                true => {
+                    let awaits_key = false;
+                    self.subflows[i].origin = Origin::Join(JoinState { awaits_key, ..j });
+                }
+                false => self.reset_subflow(now, i, SubflowEnd::Middlebox),
+            }
+        }
+    }
+
+    /// Server: the handshake has failed. Joins that came before its end were never answered, and end with it.
+    #[cold] // a failed handshake
+    pub(super) fn forget_early_joins(&mut self, now: Instant, reason: CloseReason) {
+        for i in 0..self.subflows.len() {
+            let joins = matches!(self.subflows[i].origin, Origin::Join(_));
+            if joins && !self.subflows.has_ended(i) {
+                self.record_end(now, i, SubflowEnd::ConnectionEnded(reason));
+            }
+        }
     }
 
     /// Client: checks the SYN/ACK of a join (RFC 8684, section 3.2). Returns false if the subflow

@@ -117,6 +117,8 @@ pub(crate) struct MpState {
     /// The peer has shown that it has our key (RFC 8684, section 3.1). It did so by a DSS or, in the client's
     /// first data, by MP_CAPABLE.
     confirmed: bool,
+    /// Both ends agreed on [early joins](crate::config::MultipathConfig::early_joins).
+    early_joins: bool,
     /// The peer has sent a DATA_ACK, and so has announced a data-level window.
     window_announced: bool,
     checksum: bool,
@@ -145,6 +147,7 @@ impl MpState {
             idsn_remote: 0,
             negotiated: false,
             confirmed: false,
+            early_joins: false,
             window_announced: false,
             checksum: false,
             no_more_to_remote: false,
@@ -337,6 +340,12 @@ impl Connection {
     /// Whether MPTCP is in use (handshake done, not fallen back).
     pub(crate) fn is_multipath(&self) -> bool {
         self.mp.as_ref().is_some_and(|m| m.negotiated)
+    }
+
+    /// Whether a client may open further subflows.
+    fn may_join(&self) -> bool {
+        self.multipath()
+            .is_some_and(|m| m.confirmed || m.early_joins)
     }
 
     fn multipath(&self) -> Option<&MpState> {

@@ -197,6 +197,9 @@ impl Connection {
                     self.mp = None;
                 }
                 self.end_race(now, i);
+                if self.role == Role::Server {
+                    self.settle_early_joins(now);
+                }
                 let window = self.subflows[i].peer_window.current.max(arrival.window);
                 self.send.right_edge = DataOffset::START + window;
                 self.connected = true;

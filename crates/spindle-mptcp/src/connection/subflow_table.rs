@@ -70,7 +70,7 @@ impl Marks {
             .with(Self::BACKUP, s.is_backup())
             .with(Self::DEAD, s.dead)
             .with(Self::OUTSTANDING, !s.tx.board.is_empty())
-            .with(Self::CONTROL, s.due.syn || s.due.probe)
+            .with(Self::CONTROL, s.syn_is_due() || s.due.probe)
             .with(Self::ACKNOWLEDGES, acknowledges)
             .with(Self::REPEATS, s.tx.may_repeat())
             .with(Self::REPAIRS_FIRST, s.tx.repairs_first())

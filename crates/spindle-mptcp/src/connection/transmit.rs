@@ -257,7 +257,7 @@ impl Connection {
             .position(|o| o.is(Marks::CONTROL))?;
         let cx = self.context(now, i);
         let id = self.subflows[i].id;
-        if self.subflows[i].due.syn {
+        if self.subflows[i].syn_is_due() {
             let options = self.syn_options(i);
             return Some((id, self.subflows[i].build_syn(cx, options)));
         }

@@ -30,9 +30,10 @@ const PARTS: &[&str] = &[
     "congestion control: `delay-bounded`, each subflow by itself: a window bounded by the delay of the queue; a loss without a queue is no congestion; CUBIC (RFC 9438) among flows that fill the queue",
     "path entropy: `reps`, a flow label for each packet, so that switches spread a subflow over all paths",
     "SYN: from every address of the host, `raced-syn`; the first answer decides where the connection begins; twice at once if there is one address",
+    "further subflows: opened together with the third ACK if the peer agrees, `early-join`",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
     "recovery: `tail-parities`, late segments over another path, others and a parity of the last flight if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
-    "each subflow: the tail loss probe a quarter of an RTT after the acknowledgement of the last segment is expected, `early-probe`",
+    "each subflow: without new data, the tail loss probe a quarter of an RTT after the acknowledgement of the last segment is expected, `early-probe`",
     "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once the handshake is complete, `bounded-back-off`",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
 ];
@@ -54,6 +55,7 @@ fn config() -> Config {
             early_dsn_delivery: true,
             opportunistic_retransmission: false,
             syn_race: Some(Duration::ZERO),
+            early_joins: true,
             ..MultipathConfig::default()
         }),
         loss: LossConfig {

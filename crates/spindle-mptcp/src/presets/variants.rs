@@ -317,6 +317,13 @@ fn tlp_floor(config: &mut Config) -> bool {
     probe.map(|p| p.floor = Duration::from_millis(10)).is_some()
 }
 
+fn early_join(config: &mut Config) -> bool {
+    let recovery = config.recovery.as_ref();
+    let in_blocks = recovery.is_some_and(|r| r.capabilities().block_parities);
+    let multipath = config.multipath.as_mut().filter(|_| in_blocks);
+    multipath.is_some_and(|m| !std::mem::replace(&mut m.early_joins, true))
+}
+
 fn early_probe(config: &mut Config) -> bool {
     let probe = config.loss.tail_loss_probe.as_mut();
     probe.is_some_and(|p| std::mem::replace(&mut p.margin, EARLY_PROBE.margin).is_none())
@@ -341,7 +348,7 @@ const OTHERS: &[Other] = others! {
         |c| { c.loss.tail_loss_probe = Some(PROBE); true };
     "tlp-floor", "tail loss probe no earlier than 10 ms, as in the testbed's kernel (Linux 3.18)",
         tlp_floor;
-    "early-probe", "tail loss probe a quarter of an RTT after the acknowledgement of the last segment is expected (docs/spindle.md)",
+    "early-probe", "without new data, tail loss probe a quarter of an RTT after the acknowledgement of the last segment is expected (docs/spindle.md)",
         early_probe;
     "no-early-probe", "tail loss probe after 2 smoothed RTTs (RFC 8985)",
         |c| c.loss.tail_loss_probe.as_mut().is_some_and(|p| p.margin.take().is_some());
@@ -561,6 +568,10 @@ const OTHERS: &[Other] = others! {
         |c| multipath(c, |m| m.syn_race = Some(Duration::ZERO));
     "no-race", "the SYN is sent once, from one address",
         |c| c.multipath.as_mut().is_some_and(|m| m.syn_race.take().is_some());
+    "early-join", "further subflows are opened together with the third ACK; agreed on next to parities of blocks (docs/wire/parities.md)",
+        early_join;
+    "no-early-join", "further subflows are opened once the peer has acknowledged data (RFC 8684)",
+        |c| c.multipath.as_mut().is_some_and(|m| std::mem::take(&mut m.early_joins));
     "no-recovery", "no recovery policy",
         |c| c.recovery.take().is_some();
     "no-entropy", "no flow labels: the addresses and ports of a subflow choose its path",
@@ -612,7 +623,10 @@ mod tests {
                 "early" | "lia" => of("mptcp-linux"),
                 "no-budget" | "no-thresholds" => of("xlink"),
                 "no-entropy" => of("reps"),
-                "no-race" | "no-bounded-back-off" | "no-early-probe" => of("spindle"),
+                "no-race" | "no-bounded-back-off" | "no-early-probe" | "no-early-join" => {
+                    of("spindle")
+                }
+                "early-join" => of("cofuso"),
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
                     of("mmptcp")
@@ -683,6 +697,9 @@ mod tests {
             ("fuso", "no-race"),
             ("fuso", "no-bounded-back-off"),
             ("spindle", "bounded-back-off"),
+            ("fuso", "early-join"),
+            ("cofuso", "no-early-join"),
+            ("spindle", "early-join"),
             ("tcp", "early-probe"),
             ("rack", "no-early-probe"),
             ("spindle", "early-probe"),

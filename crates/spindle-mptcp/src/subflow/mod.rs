@@ -84,6 +84,8 @@ pub(crate) enum Origin {
 pub(crate) struct JoinState {
     pub(crate) nonce_local: u32,
     pub(crate) nonce_remote: u32,
+    /// The server does not know the peer's key yet, which its answer needs.
+    pub(crate) awaits_key: bool,
     /// The joining client has sent its third ACK and waits for the fourth ACK.
     pub(crate) awaits_fourth: bool,
     /// When the third ACK is retransmitted.
@@ -273,6 +275,12 @@ impl Subflow {
             self.due.syn = false;
             self.syn.at = Some(until);
         }
+    }
+
+    /// Whether the SYN or SYN/ACK is to be sent, and can be.
+    #[inline]
+    pub(crate) fn syn_is_due(&self) -> bool {
+        self.due.syn && !matches!(self.origin, Origin::Join(j) if j.awaits_key)
     }
 
     /// Sends the first SYN twice at once.

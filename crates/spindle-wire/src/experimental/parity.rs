@@ -12,6 +12,9 @@ const OFFER_BLOCKS: u8 = 3;
 const NAME: u8 = 4;
 const BLOCK: u8 = 5;
 
+/// The flag of [`ParityOption::OfferBlocks`] for early joins.
+const EARLY_JOINS: u8 = 1;
+
 /// What an option of parities carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParityOption {
@@ -36,7 +39,10 @@ pub enum ParityOption {
         end: u32,
     },
     /// Offers parities of blocks next to MP_CAPABLE, and accepts them on the SYN/ACK.
-    OfferBlocks,
+    OfferBlocks {
+        /// Offers, and on the SYN/ACK accepts, joins that may arrive before the third ACK and its keys.
+        early_joins: bool,
+    },
     /// On a joining SYN: the identifier by which parities refer to the subflow.
     Name(u8),
     /// Marks a segment's payload as that of a block's parity.
@@ -79,7 +85,8 @@ impl ParityOption {
     pub fn to_option(self) -> Experimental {
         let data = match self {
             Self::Offer => vec![OFFER],
-            Self::OfferBlocks => vec![OFFER_BLOCKS],
+            Self::OfferBlocks { early_joins: false } => vec![OFFER_BLOCKS],
+            Self::OfferBlocks { early_joins: true } => vec![OFFER_BLOCKS, EARLY_JOINS],
             Self::Name(name) => vec![NAME, name],
             Self::Parity {
                 count,
@@ -107,7 +114,8 @@ impl ParityOption {
     pub fn parse(data: &[u8]) -> Option<Self> {
         Some(match *data {
             [OFFER] => Self::Offer,
-            [OFFER_BLOCKS] => Self::OfferBlocks,
+            [OFFER_BLOCKS] => Self::OfferBlocks { early_joins: false },
+            [OFFER_BLOCKS, EARLY_JOINS] => Self::OfferBlocks { early_joins: true },
             [NAME, name] => Self::Name(name),
             [PARITY, count, a, b, c, d, e, f, g, h, i, j] => Self::Parity {
                 count,
@@ -197,7 +205,7 @@ mod tests {
         let outcome = (0..3usize).prop_map(|i| ParityOutcome::ALL[i]);
         prop_oneof![
             Just(ParityOption::Offer),
-            Just(ParityOption::OfferBlocks),
+            any::<bool>().prop_map(|early_joins| ParityOption::OfferBlocks { early_joins }),
             any::<u8>().prop_map(ParityOption::Name),
             any::<(u8, u32, u32, u16)>().prop_map(|(count, first, span, lengths)| {
                 ParityOption::Parity {

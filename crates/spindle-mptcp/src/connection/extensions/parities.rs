@@ -94,6 +94,13 @@ impl Connection {
             && sends.is_some_and(|f| f.capabilities().block_parities)
     }
 
+    fn wants_early_joins(&self) -> bool {
+        self.config
+            .multipath
+            .as_ref()
+            .is_some_and(|m| m.early_joins)
+    }
+
     /// Adds the offer or answer about parities to the SYN or SYN/ACK of subflow `i`, which already has its
     /// MPTCP options. It takes 8 bytes. The MSS takes 4 bytes, window scale 4, and timestamps with
     /// SACK-permitted 12. With the 12 bytes of MP_CAPABLE on a SYN/ACK, or of MP_JOIN on a SYN, the 40 bytes of
@@ -114,7 +121,11 @@ impl Connection {
                     Role::Client => self.wants_blocks(),
                     Role::Server => self.extensions.parities.in_blocks(),
                 };
-                due.then_some(ParityOption::OfferBlocks)
+                let early_joins = match self.role {
+                    Role::Client => self.wants_early_joins(),
+                    Role::Server => self.mp.is_some_and(|m| m.early_joins),
+                };
+                due.then_some(ParityOption::OfferBlocks { early_joins })
             }
             Origin::Initial => {
                 let due = match self.role {
@@ -138,8 +149,15 @@ impl Connection {
             self.subflows[0].reserve_options(ParityOption::PARITY_LEN as u64);
         }
         let unchecked = self.mp.as_ref().is_some_and(|m| !m.checksum);
-        if unchecked && self.wants_blocks() && offered == Some(ParityOption::OfferBlocks) {
+        if let Some(ParityOption::OfferBlocks { early_joins }) = offered
+            && unchecked
+            && self.wants_blocks()
+        {
             self.extensions.parities.blocks = Some(Box::default());
+            let wanted = self.wants_early_joins();
+            if let Some(mp) = &mut self.mp {
+                mp.early_joins = early_joins && wanted;
+            }
         }
     }
 

@@ -223,7 +223,7 @@ impl Connection {
     /// The endpoints of the next subflow, whenever it may be opened.
     fn next_pair(&mut self) -> Option<Wanted> {
         let mp = self.multipath()?;
-        if self.role != Role::Client || !mp.confirmed {
+        if self.role != Role::Client || !self.may_join() {
             return None;
         }
         // A client that has sent everything may still receive, for which it needs one subflow.

@@ -144,7 +144,8 @@ impl Connection {
     /// joined.
     pub(in crate::connection) fn end_race(&mut self, now: Instant, i: usize) {
         for k in 0..self.subflows.len() {
-            if k != i && !self.subflows.has_ended(k) {
+            let is_rival = self.subflows[k].origin == Origin::Initial;
+            if k != i && is_rival && !self.subflows.has_ended(k) {
                 self.record_end(now, k, SubflowEnd::Outrun);
             }
         }
