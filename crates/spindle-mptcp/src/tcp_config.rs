@@ -293,7 +293,7 @@ pub struct TailLossProbe {
     /// 3.18).
     pub floor: Duration,
     /// If set, the probe is due earlier: this share of the smoothed RTT after the acknowledgement of the last segment
-    /// is expected, which is one smoothed RTT and `max_ack_delay` after its transmission. Each acknowledgement that
+    /// is expected, which is one smoothed RTT and `max_ack_delay` after its transmission, unless there are new data. Each acknowledgement that
     /// arrives defers the probe by the same share, since the queue may be growing. At least 0; `None`, the default,
     /// is RFC 8985's probe.
     pub margin: Option<f64>,

@@ -258,11 +258,16 @@ fn an_early_probe_repeats_the_last_segment_once_its_acknowledgement_is_overdue()
     let (wait, out) = p.wait();
     assert_eq!((wait, numbers(&p, &out)), (RTT + RTT / 4, vec![2]));
     assert_eq!(p.info().counters.timeouts, 0);
-    let (mut p, _) = sending(config, 3);
+    let (mut p, _) = sending(config.clone(), 3);
     let seg = sack(&p, 2, &[]);
     assert_eq!(p.after(RTT, seg), []);
     let (wait, out) = p.wait();
     assert_eq!((wait, numbers(&p, &out)), (RTT / 4, vec![2]));
+    // New data wait for the window: this is no tail. Where many flows share a queue, round trips become longer, and early
+    // probes would be more data.
+    let (mut p, _) = sending(config, 20);
+    let (wait, out) = p.wait();
+    assert_eq!((wait, numbers(&p, &out)), (RTT * 2, vec![4]));
 }
 
 /// RFC 8985, section 8: the probe and the RTO exclude each other. If the RTO would expire earlier, the probe is

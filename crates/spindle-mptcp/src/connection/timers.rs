@@ -280,6 +280,9 @@ impl Connection {
         let len = most.min(self.send.unsent_bytes()).min(self.send.window());
         let open = self.subflows[i].is_usable() && !self.subflows[i].scheduling.draining;
         let fresh = (waiting > 0 || len > 0) && open;
+        if fresh && self.subflows[i].tx.defer_probe() {
+            return;
+        }
         let seg = if fresh {
             let assigned = self.scheduling.assigned.take(id, most);
             let (offset, payload) =

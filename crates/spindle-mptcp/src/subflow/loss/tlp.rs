@@ -10,6 +10,8 @@ use crate::types::SubflowPosition;
 pub(crate) struct Tlp {
     /// When the probe is due.
     pub(crate) at: Option<Instant>,
+    /// When RFC 8985's probe is due, if [`Self::at`] is earlier.
+    pub(crate) regular_at: Option<Instant>,
     /// The episode that the last probe began: end of the data it covers, and whether it was a retransmission
     /// rather than new data. No second probe is sent until the episode ends.
     episode: Option<(SubflowPosition, bool)>,
@@ -50,9 +52,16 @@ impl Tlp {
         self.episode.is_none()
     }
 
+    /// A probe is due although there are new data to send. An early one is for tails only: it waits until the regular time.
+    /// Returns whether it does.
+    pub(crate) fn defer(&mut self) -> bool {
+        self.at = self.regular_at.take();
+        self.at.is_some()
+    }
+
     /// A probe was sent. `end` is the end of everything sent so far.
     pub(crate) fn on_probe(&mut self, end: SubflowPosition, repeat: bool) {
-        self.at = None;
+        (self.at, self.regular_at) = (None, None);
         self.episode = Some((end, repeat));
     }
 

@@ -7,6 +7,7 @@ use super::{Phase, Sender};
 use crate::congestion::{Coupling, Signal};
 use crate::subflow::loss::frto::Frto;
 use crate::subflow::loss::tlp::Tlp;
+use crate::subflow::scoreboard::Sent;
 use crate::tcp_config::ReductionBase;
 use crate::types::{SubflowPosition, or_far_future};
 
@@ -43,20 +44,24 @@ impl Sender {
             && self.tlp.may_arm()
             && self.board.sacked_bytes() == 0
             && !self.board.is_empty();
-        self.tlp.at = wanted.then(|| {
-            let until_rto = self.rto_at.map_or(self.rtt.rto(), |t| t.since(now));
-            let single = self.board.outstanding() <= self.mss;
-            let srtt = self.rtt.smoothed();
-            let sent_ago = self
-                .board
-                .back()
-                .map_or(Duration::ZERO, |s| now.since(s.sent_at));
-            let wait = Tlp::timeout(config, srtt, single, until_rto);
-            let wait =
-                Tlp::early_timeout(config, srtt, sent_ago).map_or(wait, |early| early.min(wait));
+        (self.tlp.at, self.tlp.regular_at) = (None, None);
+        if !wanted {
+            return;
+        }
+        let until_rto = self.rto_at.map_or(self.rtt.rto(), |t| t.since(now));
+        let single = self.board.outstanding() <= self.mss;
+        let srtt = self.rtt.smoothed();
+        let expiry = |wait| {
             let at = self.expiry(now, wait);
             self.rto_at.map_or(at, |rto| at.min(rto))
-        });
+        };
+        let regular = expiry(Tlp::timeout(config, srtt, single, until_rto));
+        let sent_ago = |s: &Sent| now.since(s.sent_at);
+        let sent_ago = self.board.back().map_or(Duration::ZERO, sent_ago);
+        let early = Tlp::early_timeout(config, srtt, sent_ago).map(expiry);
+        let early = early.filter(|early| *early < regular);
+        self.tlp.at = Some(early.unwrap_or(regular));
+        self.tlp.regular_at = early.and(Some(regular));
     }
 
     /// Processes one expired timer.
@@ -93,6 +98,11 @@ impl Sender {
             return Expired::Rto;
         }
         Expired::Nothing
+    }
+
+    /// A probe is due although there are new data to send. Returns whether it is put off ([`Tlp::defer`]).
+    pub(crate) fn defer_probe(&mut self) -> bool {
+        self.tlp.defer()
     }
 
     /// A probe was sent: new data or (`repeat`) a retransmission of the last segment.
