@@ -65,7 +65,7 @@ impl Pair {
     fn survivors(&mut self, mut flight: Vec<Packet>) -> Vec<Packet> {
         flight.retain(|p| {
             self.sent += usize::from(!p.payload().is_empty());
-            self.loses == 0 || p.payload().is_empty() || self.sent % self.loses != 0
+            self.loses == 0 || p.payload().is_empty() || !self.sent.is_multiple_of(self.loses)
         });
         flight
     }
