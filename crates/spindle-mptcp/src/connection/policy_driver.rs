@@ -538,7 +538,7 @@ fn oldest_uncopied(
                 position,
                 len,
                 offset,
-                sent_at: s.sent_at,
+                sent_at: s.unanswered_since(),
             });
         }
         board.protect(position);

@@ -93,7 +93,7 @@ pub struct SegmentView {
     pub len: u32,
     /// Data offset of its first byte.
     pub offset: DataOffset,
-    /// When it was last sent.
+    /// When it was last sent. The probe of a segment that is not known to be lost does not count.
     pub sent_at: Instant,
 }
 

@@ -106,6 +106,15 @@ impl Uses {
 }
 
 impl Sent {
+    /// Since when the segment is without an answer: since its last transmission, or the first one if it was not lost and
+    /// has only been repeated as a probe.
+    pub(crate) fn unanswered_since(&self) -> Instant {
+        match self.lost {
+            true => self.sent_at,
+            false => self.first_sent_at,
+        }
+    }
+
     /// A data segment that is transmitted for the first time at `sent_at`.
     pub(crate) fn new(start: SubflowPosition, payload: Payload, sent_at: Instant) -> Self {
         Self {
