@@ -25,12 +25,8 @@ struct Pair {
     config: Arc<Config>,
     /// The time from one end to the other.
     delay: Duration,
-    /// The most segments that the server sent in a round trip, from the third one of a response on.
+    /// The most segments that the server sent in a round trip.
     largest_flight: usize,
-    /// Every so many of the server's segments with data is lost. Zero: none.
-    loses: usize,
-    /// The server's segments with data so far.
-    sent: usize,
 }
 
 impl Pair {
@@ -56,18 +52,7 @@ impl Pair {
             config,
             delay: Duration::from_millis(10),
             largest_flight: 0,
-            loses: 0,
-            sent: 0,
         }
-    }
-
-    /// What arrives at the client of a flight of the server.
-    fn survivors(&mut self, mut flight: Vec<Packet>) -> Vec<Packet> {
-        flight.retain(|p| {
-            self.sent += usize::from(!p.payload().is_empty());
-            self.loses == 0 || p.payload().is_empty() || !self.sent.is_multiple_of(self.loses)
-        });
-        flight
     }
 
     fn pass(&mut self, time: Duration) {
@@ -103,7 +88,6 @@ impl Pair {
             flight = Self::deliver(&mut self.server, self.now, answers);
             flight.extend(Self::sent(&mut self.server, self.now));
             self.largest_flight = self.largest_flight.max(flight.len());
-            flight = self.survivors(flight);
         }
     }
 
@@ -145,12 +129,10 @@ impl Pair {
         let flight = Self::sent(&mut self.server, self.now);
         let segments = flight.iter().filter(|p| !p.payload().is_empty()).count();
         self.pass(self.delay);
-        let flight = self.survivors(flight);
-        let answers = Self::deliver(&mut self.client, self.now, flight);
-        self.pass(self.delay);
-        let next = Self::deliver(&mut self.server, self.now, answers);
-        let next = self.survivors(next);
-        self.exchange_after(next);
+        flight
+            .into_iter()
+            .for_each(|p| self.client.receive(self.now, p));
+        self.exchange();
         segments
     }
 
@@ -189,18 +171,6 @@ fn connection_starts_with_a_larger_window_after_one_that_ended_in_order() {
 }
 
 /// A record was halved by each connection, even if it sent one segment.
-/// A connection on a path with losses is in recovery for most of the time, and may end there. What was in flight at the end
-/// had been taken for its window, and losses of several round trips for those of one.
-#[test]
-fn path_that_loses_segments_without_a_queue_is_remembered_with_its_window() {
-    let mut pair = Pair::of("rack+delay-bounded", 4);
-    pair.loses = 12;
-    assert_eq!(pair.fetch(), INITIAL);
-    let flights: Vec<_> = (0..4).map(|_| pair.fetch()).collect();
-    let enough = flights.iter().all(|f| (3 * INITIAL / 2..=MOST).contains(f));
-    assert!(enough, "{flights:?}");
-}
-
 #[test]
 fn connection_that_does_not_fill_the_window_leaves_it_to_the_next_one() {
     let mut pair = Pair::new(4);
@@ -281,7 +251,7 @@ fn largest_flight_in_a_queue(from: &str, remembered_paths: usize, later: Duratio
     pair.delay = Duration::from_millis(30);
     pair.largest_flight = 0;
     let (_, server) = pair.open(from);
-    pair.first_flight_of(server, 2 * RESPONSE);
+    pair.first_flight(server);
     pair.largest_flight
 }
 

@@ -96,8 +96,6 @@ pub struct AckSample {
     pub recovering: bool,
     /// Segments that loss detection found lost so far, each retransmission that was lost again included.
     pub losses: u64,
-    /// Bytes that have arrived so far: acknowledged cumulatively or by SACK.
-    pub delivered: u64,
 }
 
 /// Why a window must be reduced.
@@ -134,11 +132,6 @@ pub trait Congestion: Send + std::fmt::Debug {
     /// default.
     fn on_selective_ack(&mut self, now: Instant, rtt: Duration) {
         let _ = (now, rtt);
-    }
-
-    /// Whether the path has shown that it does not carry much more than the window.
-    fn has_met_congestion(&self) -> bool {
-        self.ssthresh() < u64::MAX
     }
 
     /// Processes a congestion signal, at most once per window of data. Sets ssthresh, and lowers cwnd to it if

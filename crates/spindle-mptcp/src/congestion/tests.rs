@@ -28,7 +28,6 @@ pub(super) fn sample(acked: u64) -> AckSample {
         cwnd_limited: true,
         recovering: false,
         losses: 0,
-        delivered: 0,
     }
 }
 
@@ -99,7 +98,6 @@ impl<C: Congestion> Path<C> {
             cwnd_limited: self.limited,
             recovering: false,
             losses: self.losses,
-            delivered: self.acked_to.saturating_since(SubflowPosition::SYN),
         };
         self.cc.on_ack(&s, &mut self.coupling);
     }
@@ -344,7 +342,6 @@ fn ack() -> impl Strategy<Value = AckSample> {
             cwnd_limited: limited,
             recovering,
             losses: acked / 1000,
-            delivered: acked,
         },
     )
 }

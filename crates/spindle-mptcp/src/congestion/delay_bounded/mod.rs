@@ -124,7 +124,6 @@ impl DelayBounded {
             together: Together::default(),
             resumes_slow_start: false,
             queue: None,
-            congested: false,
         }
     }
 }
@@ -200,8 +199,6 @@ struct DelayBoundedController {
     resumes_slow_start: bool,
     /// The delay of the queue in the last round.
     queue: Option<Duration>,
-    /// The window was bounded by a queue, or by losses that depend on it.
-    congested: bool,
 }
 
 impl DelayBoundedController {
@@ -239,7 +236,6 @@ impl DelayBoundedController {
         let cwnd = (window.cwnd() as f64 * factor.max(LEAST_FACTOR)) as u64;
         window.shrink_to(cwnd.max(least));
         window.end_slow_start();
-        self.congested = true;
         self.step = 0;
         self.settling = true;
         self.resumes_slow_start = false;
@@ -253,8 +249,7 @@ impl DelayBoundedController {
         if let Some(rate) = self.capacity.end_round(s.losses) {
             self.path.on_rate(s.now, rate);
         }
-        self.losses
-            .end_round(s.delivered, s.losses, self.window().mss());
+        self.losses.end_round(s.losses, self.window().mss());
         self.untried = self.untried.saturating_add(1);
         let limited = std::mem::take(&mut self.limited);
         let settling = std::mem::take(&mut self.settling);
@@ -271,7 +266,7 @@ impl DelayBoundedController {
         if !self.competes && adjusts && !grown && self.may_grow(s) {
             self.grow(later);
         }
-        self.losses.begin_next(self.cubic.cwnd());
+        self.losses.begin_round(self.cubic.cwnd());
     }
 
     fn choose_mode(&mut self, queue: Duration, base: Duration, limited: bool) {
@@ -286,7 +281,6 @@ impl DelayBoundedController {
             false => self.long_rounds >= self.settings.patience,
         };
         if competes && !self.competes {
-            self.congested = true;
             self.cubic.window_mut().end_slow_start();
         }
         self.competes = competes;
@@ -353,7 +347,6 @@ impl DelayBoundedController {
                 let window = self.cubic.window_mut();
                 window.grow(cwnd.saturating_sub(window.cwnd()));
             } else {
-                self.congested = true;
                 self.ceiling = Some(self.window().cwnd());
             }
             return true;
@@ -369,9 +362,8 @@ impl DelayBoundedController {
             losses: self.losses.mean,
             rounds: 2,
         });
-        let congested = self.congested;
         self.shrink(1.0 - (2.0 * self.losses.mean).max(LEAST_TRIAL));
-        (self.settling, self.congested) = (false, congested);
+        self.settling = false;
         true
     }
 
@@ -441,7 +433,6 @@ impl DelayBoundedController {
         };
         let enough = self.round.samples >= hystart::N_RTT_SAMPLE;
         if enough && current > base + self.target(base) {
-            self.congested = true;
             self.cubic.window_mut().end_slow_start();
         }
     }
@@ -460,7 +451,6 @@ impl Congestion for DelayBoundedController {
         if let Some(rtt) = sample.rtt {
             self.path.on_rtt(sample.now, rtt);
         }
-        self.losses.on_ack(self.window().cwnd());
         self.capacity.on_ack(sample);
         self.second_half.on_ack(sample);
         let over = self.round.on_ack(sample);
@@ -479,10 +469,6 @@ impl Congestion for DelayBoundedController {
         coupling.update(self.subflow, cwnd, sample.srtt);
     }
 
-    fn has_met_congestion(&self) -> bool {
-        self.congested
-    }
-
     fn on_selective_ack(&mut self, now: Instant, rtt: Duration) {
         self.path.on_rtt(now, rtt);
         self.round.on_rtt(rtt);
@@ -490,7 +476,6 @@ impl Congestion for DelayBoundedController {
 
     fn on_signal(&mut self, now: Instant, in_flight: u64, signal: Signal, coupling: &mut Coupling) {
         if self.competes {
-            self.congested = true;
             self.together.on_loss(now, self.subflow, coupling);
             self.cubic.on_signal(now, in_flight, signal, coupling);
             return;
@@ -507,7 +492,7 @@ impl Congestion for DelayBoundedController {
         self.resumes_slow_start = factor == 1.0 && in_slow_start;
         self.step = 0;
         if factor < 1.0 {
-            (self.settling, self.congested) = (true, true);
+            self.settling = true;
             self.together.on_loss(now, self.subflow, coupling);
         }
         coupling.update(self.subflow, self.window().cwnd(), None);
@@ -523,7 +508,6 @@ impl Congestion for DelayBoundedController {
             window.timeout(ssthresh, MIN_SSTHRESH_SEGMENTS, first);
             coupling.update(self.subflow, self.window().cwnd(), None);
         } else {
-            self.congested = true;
             self.cubic.on_timeout(now, in_flight, first, coupling);
         }
     }
@@ -538,7 +522,6 @@ impl Congestion for DelayBoundedController {
         self.path = PathMeasurements::default();
         self.capacity.restart();
         self.queue = None;
-        self.congested = false;
     }
 
     fn measurements(&self) -> Option<PathMeasurements> {
@@ -634,19 +617,6 @@ mod tests {
         assert_eq!(b.path.cc.cwnd(), 40 * MSS);
         assert_eq!(b.path.cc.ssthresh(), 40 * MSS, "for fast recovery");
         assert_eq!(b.after(1), 80);
-    }
-
-    #[test]
-    fn losses_without_a_queue_are_no_sign_of_congestion() {
-        let mut b = Bottleneck::new(1000);
-        b.after(2);
-        b.path.losses += 1;
-        b.path.signal(Signal::Loss);
-        assert!(!b.path.cc.has_met_congestion());
-        b.path.rtt = ROUND * 2;
-        b.path.round();
-        b.path.signal(Signal::Loss);
-        assert!(b.path.cc.has_met_congestion());
     }
 
     #[test]

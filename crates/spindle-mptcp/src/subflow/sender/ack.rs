@@ -66,10 +66,7 @@ impl Sender {
         let cumulative = self.una - prior_una;
 
         self.take_rtt(now, a, &delivered, advanced);
-        if let Some(sent_at) = delivered
-            .clean_sent_at
-            .filter(|_| !advanced || newly_sacked > 0)
-        {
+        if let Some(sent_at) = delivered.clean_sent_at.filter(|_| !advanced) {
             self.cc.on_selective_ack(now, now.since(sent_at));
         }
         let undos = self.counters.undos;
@@ -499,8 +496,6 @@ impl Sender {
                 cwnd_limited: limited,
                 recovering: !matches!(self.phase, Phase::Open),
                 losses: self.board.losses(),
-                delivered: self.una.saturating_since(SubflowPosition::SYN)
-                    + self.board.sacked_bytes(),
             },
             coupling,
         );

@@ -2,7 +2,7 @@
 
 use spindle_units::Instant;
 
-use super::{Phase, Sender};
+use super::Sender;
 
 /// A congestion window that a path has carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,29 +25,22 @@ pub(crate) struct Former {
 }
 
 impl Sender {
-    /// What the path has carried at this time: the window, or half of it in slow start, whose last flight may be more than
-    /// the path carries. During recovery the window is ssthresh, and cwnd follows what is in flight. A window that a former
-    /// subflow filled counts as long as this one has not met congestion, with the time of the former subflow if this one has
-    /// not filled it.
+    /// What the path has carried at this time: cwnd, or half of it in slow start, whose last flight may be more than the
+    /// path carries. A window that a former subflow filled counts as long as this one has not reduced it, with the time
+    /// of the former subflow if this one has not filled it.
     pub(crate) fn carried_window(&self, now: Instant) -> CarriedWindow {
         let (cwnd, ssthresh) = (self.cc.cwnd(), self.cc.ssthresh());
-        let congested = self.cc.has_met_congestion();
-        let settled = (ssthresh < u64::MAX).then_some(ssthresh);
-        let window = match self.phase {
-            Phase::Open if congested => cwnd,
-            Phase::Open => cwnd.max(settled.unwrap_or(0)),
-            _ => settled.unwrap_or(cwnd),
-        };
+        let before = self.former.window.filter(|_| ssthresh == u64::MAX);
         let carried = |bytes| CarriedWindow {
             bytes,
             at: now,
-            congested,
+            congested: ssthresh < u64::MAX,
         };
-        match self.former.window.filter(|_| !congested) {
-            Some(before) if window <= before.bytes => before,
-            Some(before) => carried(before.bytes.max(window / 2)),
-            None if !congested || window < ssthresh => carried(window / 2),
-            None => carried(window),
+        match before {
+            Some(before) if cwnd <= before.bytes => before,
+            Some(before) => carried(before.bytes.max(cwnd / 2)),
+            None if cwnd < ssthresh => carried(cwnd / 2),
+            None => carried(cwnd),
         }
     }
 }
