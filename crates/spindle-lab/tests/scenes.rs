@@ -1,24 +1,14 @@
 //! The papers' scenarios in addition to the queries on FUSO's testbed: background traffic, the simulated
 //! networks, links drawn to be lossy, incast.
 
+mod once;
 mod support;
 
-use spindle_experiment::metrics::RunResult;
 use spindle_experiment::registry::Registry;
 use spindle_experiment::{Overrides, library};
-use spindle_lab::driver::{RunRequest, run};
 use spindle_lab::sweep::{Options, execute};
 
-use support::experiment;
-
-fn go(transport: &str, text: &str, seed: u64) -> RunResult {
-    let experiment = experiment(transport, text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let mut request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    request.seed = seed;
-    run(&request).unwrap().result
-}
+use once::run_once;
 
 /// Fig 5 on a small scale.
 fn background(transport: &str) -> String {
@@ -41,7 +31,7 @@ const SIM: &str = "topology = { name = \"fuso-sim\" }\n\
 fn background_is_measured_separately_and_equal_under_every_transport() {
     let mut seen = None;
     for transport in ["tcp", "repflow", "proactive", "mptcp", "fuso"] {
-        let r = go(transport, &background("tcp"), 1);
+        let r = run_once(transport, &background("tcp"), 1);
         assert_eq!(r.flows + r.background.flows, 60, "{transport}");
         assert_eq!(
             (r.completed, r.background.completed),
@@ -71,8 +61,8 @@ fn background_is_measured_separately_and_equal_under_every_transport() {
 
 #[test]
 fn the_background_has_its_own_transport() {
-    let tcp = go("fuso", &background("tcp"), 3);
-    let same = go("fuso", &background("same"), 3);
+    let tcp = run_once("fuso", &background("tcp"), 3);
+    let same = run_once("fuso", &background("same"), 3);
     assert_eq!(tcp.background.completed, same.background.completed);
     assert_ne!(
         tcp.background.goodput_sum_bps,
@@ -80,8 +70,8 @@ fn the_background_has_its_own_transport() {
     );
     // 10 MB are transferred faster over four paths than over one.
     assert!(same.background.goodput_sum_bps > tcp.background.goodput_sum_bps);
-    let plain = go("tcp", &background("tcp"), 3);
-    let named = go("tcp", &background("same"), 3);
+    let plain = run_once("tcp", &background("tcp"), 3);
+    let named = run_once("tcp", &background("same"), 3);
     assert_eq!(plain, named);
 }
 
@@ -93,7 +83,7 @@ fn extra_load_is_also_measured_per_flow() {
         ("repflow", 0.45, 0.501),
         ("fuso", 0.2, 0.501),
     ] {
-        let r = go(transport, &background("tcp"), 2);
+        let r = run_once(transport, &background("tcp"), 2);
         let mean = r.flow_extra_sum / r.flow_extra_count as f64;
         assert!((low..=high).contains(&mean), "{transport} {mean}");
         let most = r.flows * if transport == "repflow" { 2 } else { 1 };
@@ -103,7 +93,7 @@ fn extra_load_is_also_measured_per_flow() {
 
 #[test]
 fn lossy_links_are_drawn_for_each_run_and_not_for_each_transport() {
-    let lossy = |transport: &str, seed| go(transport, SIM, seed).lossy;
+    let lossy = |transport: &str, seed| run_once(transport, SIM, seed).lossy;
     let first = lossy("tcp", 1);
     assert_eq!(first.len(), 5);
     assert!(first.iter().all(|c| (0.01..=0.6).contains(&c.rate)));
@@ -114,9 +104,9 @@ fn lossy_links_are_drawn_for_each_run_and_not_for_each_transport() {
 #[test]
 fn runs_in_the_simulated_network_complete_and_are_reproducible() {
     for transport in ["tcp", "mptcp-8", "fuso-8"] {
-        let r = go(transport, SIM, 4);
+        let r = run_once(transport, SIM, 4);
         assert_eq!((r.flows, r.completed), (80, 80), "{transport}");
-        assert_eq!(r, go(transport, SIM, 4), "{transport}");
+        assert_eq!(r, run_once(transport, SIM, 4), "{transport}");
         // At least 240 us between pods, slightly less within one.
         assert!(r.fct_ns.iter().all(|t| *t > 80_000));
     }
@@ -135,11 +125,11 @@ fn drawn_links_lose_packets_only_during_the_measurement() {
             "",
         )
         .replace("10000s", "2s");
-    let r = go("tcp", &worst, 1);
+    let r = run_once("tcp", &worst, 1);
     assert_eq!(r.lossy.len(), 64);
     // Not all flows complete, but each had a connection: no flow is aborted when it is issued.
     assert!(r.timeouts > 0 && r.completed > 0, "{r:?}");
-    let clean = go(
+    let clean = run_once(
         "tcp",
         &worst.replace("rates = \"production\"", "rates = \"below-10%\""),
         1,
@@ -151,7 +141,7 @@ fn drawn_links_lose_packets_only_during_the_measurement() {
 fn a_run_without_traffic_only_draws_lossy_links() {
     let text = "topology = { name = \"fuso-sim\" }\ntraffic = { kind = \"none\" }\n\
                 [loss]\nmodel = \"lossy-links\"\nlinks = 5\nrates = \"production\"\n";
-    let r = go("tcp", text, 1);
+    let r = run_once("tcp", text, 1);
     assert_eq!((r.flows, r.completed, r.lossy.len()), (0, 0, 5));
     assert_eq!(r.packet_hops, 0);
 }
@@ -162,7 +152,7 @@ fn incast_rounds_take_at_least_the_transmission_time() {
                 client = \"H1\"\nservers = [\"H2-H6\"]\nfanout = 30\nresponse = \"64KB\"\n\
                 rounds = 2\n";
     for transport in ["tcp", "fuso"] {
-        let r = go(transport, text, 1);
+        let r = run_once(transport, text, 1);
         assert_eq!((r.flows, r.completed), (2, 2), "{transport}");
         // 30 times 64 000 bytes at 1 Gbps.
         assert!(
@@ -198,7 +188,7 @@ fn four_links_of_the_mesh_lose_the_same_share_under_every_transport() {
         "cofuso",
         "cofuso-fixed-8",
     ] {
-        let r = go(transport, MESH, 1);
+        let r = run_once(transport, MESH, 1);
         assert_eq!((r.flows, r.completed), (40, 40), "{transport}");
         assert_eq!(r.lossy.len(), 4);
         assert!(r.lossy.iter().all(|l| l.group == "mesh" && l.rate == 0.2));
@@ -214,7 +204,7 @@ fn four_links_of_the_mesh_lose_the_same_share_under_every_transport() {
 fn joins_need_no_data_from_the_server() {
     let clean = MESH.replace("\"20%\"", "\"0%\"");
     for transport in ["reactive", "mptcp-5"] {
-        let r = go(transport, &clean, 1);
+        let r = run_once(transport, &clean, 1);
         assert_eq!(r.bytes_delivered, 40 * 40_000, "{transport}");
         // 27.4 packets fit into the windows of three subflows, but not into that of one.
         let (least, most) = match transport {

@@ -1,26 +1,15 @@
 //! What `spindle` does to others at a shared bottleneck, and to a bottleneck with a short queue. What its parts are worth
 //! where packets are lost.
 
+mod once;
 mod support;
 
 use spindle_experiment::metrics::RunResult;
-use spindle_experiment::registry::Registry;
-use spindle_lab::driver::{RunRequest, run};
 
-use support::experiment;
+use once::run_once;
 
 /// The seed of tests that make one run.
 const FIRST_SEED: u64 = 1;
-
-/// One run of an experiment with these lines.
-fn run_once(transport: &str, text: &str, seed: u64) -> RunResult {
-    let experiment = experiment(transport, text);
-    let registry = Registry::standard();
-    let scenario = &experiment.points[0].scenario;
-    let mut request = RunRequest::new(scenario, &experiment.transports[0], &registry);
-    request.seed = seed;
-    run(&request).unwrap().result
-}
 
 /// Eight clients download 5 MB each, three times, over one path of 100 Mbps and 20 ms.
 fn go(transport: &str, buffer: &str, more: &str) -> RunResult {
