@@ -110,17 +110,28 @@ fn a_random_packet_is_the_same_under_every_transport() {
 /// A response of 35 full packets on a warm connection with a window of ten packets on a path of 20 ms and ten on
 /// one of 200 ms. All data on the second path are lost.
 fn short_response(transport: &str) -> RunOutput {
+    response_on_lossy_paths(transport, [20, 200], 35, WARM)
+}
+
+/// A response of so many full packets over two paths with these round-trip times in milliseconds. All data on the second
+/// path are lost.
+fn response_on_lossy_paths(
+    transport: &str,
+    [first, second]: [u32; 2],
+    packets: u32,
+    traffic: &str,
+) -> RunOutput {
     let registry = Registry::standard();
     let text = format!(
         "transports = [\"{transport}\"]\n\
          loss = {{ rate = \"100%\", on = [\"P2\"], direction = \"backward\", data_only = true }}\n\
-         topology = {{ name = \"dual-homed\", rate = \"1Gbps\", path_rtts = [\"20ms\", \"200ms\"], \
+         topology = {{ name = \"dual-homed\", rate = \"1Gbps\", path_rtts = [\"{first}ms\", \"{second}ms\"], \
          buffer = \"5400KB\", ecn_threshold = \"0B\" }}\n\
          scenario = {{ initial_window_per_subflow = 10, min_rto = \"200ms\", ecn = false, \
          receive_buffer = \"128KB\" }}\n\
          [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\n\
          pairing = \"one-to-one\"\narrivals = \"sequential\"\nsubflows = [1, 1]\n\
-         sizes = {{ packets = 35 }}\nobserve = [\"recovery\", \"sizes\"]\n{WARM}"
+         sizes = {{ packets = {packets} }}\nobserve = [\"recovery\", \"sizes\"]\n{traffic}"
     );
     let file = ("t.toml", text.as_str());
     let experiment =
@@ -143,4 +154,18 @@ fn ecf_and_blest_use_the_fast_path_alone_for_a_short_response_and_min_rtt_does_n
     }
     let o = short_response("mptcp-2");
     assert!(took(&o) >= 200 && o.flows[0].timeouts > 0, "{}", took(&o));
+}
+
+/// On a new connection, the second path is ready when the first acknowledgements arrive. They make room for all that is left
+/// of a response of up to thirty packets, so that an untried path would save nothing.
+#[test]
+fn last_data_wait_for_due_acknowledgements_instead_of_an_untried_path() {
+    let new = "connections = \"new\"\nfirst_path = 1\nflows = 1";
+    let go = |transport, packets| response_on_lossy_paths(transport, [20, 20], packets, new);
+    for packets in [11, 20, 25] {
+        let o = go("spindle", packets);
+        assert_eq!((took(&o), o.flows[0].timeouts), (60, 0), "{packets}");
+        assert!(took(&go("spindle+minrtt", packets)) > 60, "{packets}");
+    }
+    assert!(took(&go("spindle", 40)) > 60, "two windows are too small");
 }

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::scheduler::{
     Assignment, Candidate, Decision, MinRtt, Scheduler, SchedulerFactory, SubflowView, View,
 };
+use crate::subflow::scoreboard::Sent;
 use crate::subflow::{Origin, Subflow};
 
 /// The scheduler, and the data that it has decided about or will decide about before new data.
@@ -53,7 +54,7 @@ impl Connection {
     pub(super) fn ask_scheduler(&mut self, now: Instant, unsent: u64) -> Option<Assignment> {
         let mut message_left = None;
         if self.scheduling.sees_all {
-            self.list_subflows();
+            self.list_subflows(unsent);
             message_left = self.message_left();
         }
         self.timers.scheduler_at = None;
@@ -90,9 +91,9 @@ impl Connection {
     }
 
     /// Lists all usable subflows, with or without room. Those with room are listed as candidates already,
-    /// unless the scheduler assigns bursts ahead of windows.
+    /// unless the scheduler assigns bursts ahead of windows. `unsent` bytes may be sent.
     #[inline(never)] // only schedulers that see all subflows
-    fn list_subflows(&mut self) {
+    fn list_subflows(&mut self, unsent: u64) {
         let joins_wait = self.joins_wait();
         let usable = |s: &Subflow| {
             let held = joins_wait && s.origin != Origin::Initial;
@@ -112,7 +113,9 @@ impl Connection {
                 false => listed,
             };
             let queued = s.tx.board.outstanding() + scheduling.assigned.bytes(s.id);
-            scheduling.subflows.push(view_of(s, has_room, queued));
+            let view = view_of(s, has_room, queued);
+            let room_at = room_at(s, &view, unsent);
+            scheduling.subflows.push(SubflowView { room_at, ..view });
         }
     }
 }
@@ -136,5 +139,29 @@ fn view_of(s: &Subflow, has_room: bool, queued: u64) -> SubflowView {
         sent: counters.segments,
         retransmitted: counters.retransmissions,
         loss: s.tx.loss(),
+        room_at: None,
     }
+}
+
+/// The most segments in flight of which the acknowledgements are awaited, so that a decision costs little (our choice: a
+/// window after three rounds of slow start).
+const MOST_AWAITED: usize = 80;
+
+/// When acknowledgements are expected to have opened the congestion window of `s` for `unsent` bytes
+/// ([`SubflowView::room_at`]). In slow start, each acknowledged byte makes room for two.
+fn room_at(s: &Subflow, view: &SubflowView, unsent: u64) -> Option<Instant> {
+    let mut room = view.cwnd.saturating_sub(view.in_flight);
+    if view.has_room || !view.in_slow_start || unsent > room + 2 * view.in_flight {
+        return None;
+    }
+    let srtt = view.srtt?;
+    let in_flight = |sent: &&Sent| !sent.sacked && !sent.lost;
+    let awaited = s.tx.board.iter().take(MOST_AWAITED).filter(in_flight);
+    for sent in awaited {
+        room += 2 * sent.seq_len();
+        if room >= unsent {
+            return Some(sent.sent_at + srtt);
+        }
+    }
+    None
 }

@@ -18,6 +18,12 @@ use crate::types::SubflowId;
 /// ECF also assumes that nothing follows the unsent data. If an application keeps writing, they may never be many enough
 /// for the slower path, whose round-trip time then is not measured any more, however large it was by chance. A wait
 /// therefore ends after the time in which the slower path would have delivered the data, and that path gets a window.
+///
+/// Both rules count in round trips. In slow start, acknowledgements that are due within a fraction of one may make room for
+/// [all that is left](SubflowView::room_at). The last data then wait for them if they arrive earlier so than on the other
+/// path, with the losses that are expected there. A second path that is as fast would save nothing, and might lose packets.
+///
+/// A path of which little is known is assumed to lose [`Self::assumed_loss`].
 #[derive(Clone, Copy, Debug)]
 pub struct Earliest {
     /// The time that the repair of a lost segment takes, in smoothed round-trip times. 3 by default: a probe timeout of
@@ -25,13 +31,21 @@ pub struct Earliest {
     pub repair: f64,
     /// The hysteresis beta of ECF, 0.25 by default.
     pub beta: f64,
+    /// The share of segments that a path is assumed to lose before any was sent, from 0 to 1. It is added to the
+    /// [measured loss](SubflowView::loss), and halves when an initial window of ten segments was sent. 0.01 by default, as
+    /// for [`TailParities`](crate::recovery::TailParities).
+    pub assumed_loss: f64,
 }
+
+/// After how many segments half of the assumed loss is left: an initial window (RFC 6928).
+const ASSUMED_SEGMENTS: f64 = 10.0;
 
 impl Default for Earliest {
     fn default() -> Self {
         Self {
             repair: 3.0,
             beta: Ecf::default().beta,
+            assumed_loss: 0.01,
         }
     }
 }
@@ -101,7 +115,10 @@ impl EarliestScheduler {
     /// if the round-trip time was not measured.
     fn time(&self, s: &SubflowView, unsent: u64) -> f64 {
         let segments = unsent.min(s.cwnd) as f64 / s.mss.max(1) as f64;
-        let any_lost = 1.0 - (1.0 - s.loss).powf(segments.max(1.0));
+        let assumed =
+            self.settings.assumed_loss * ASSUMED_SEGMENTS / (ASSUMED_SEGMENTS + s.sent as f64);
+        let loss = (s.loss + assumed).min(1.0);
+        let any_lost = 1.0 - (1.0 - loss).powf(segments.max(1.0));
         let srtt = s.srtt.map_or(f64::INFINITY, nanos);
         srtt * (1.0 + self.settings.repair * any_lost)
     }
@@ -113,6 +130,19 @@ impl EarliestScheduler {
     ) -> Option<(&'a SubflowView, f64)> {
         let timed = subflows.map(|s| (s, self.time(s, unsent)));
         timed.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.id.cmp(&b.0.id)))
+    }
+
+    /// Until when the last data wait for acknowledgements that are due, because they arrive earlier so than in `time`
+    /// nanoseconds. Acknowledgements may be a quarter of a round trip late, as RACK allows for reordering (RFC 8985, section
+    /// 6.2); data do not wait for one that is lost.
+    fn wait_for_room(&self, view: &View<'_>, time: f64) -> Option<Instant> {
+        let ends = view.subflows.iter().filter(|s| s.timeouts == 0);
+        let ends = ends.filter_map(|s| {
+            let (at, srtt) = (s.room_at?, s.srtt?);
+            let is_earlier = nanos(at.since(view.now)) + self.time(s, view.unsent) < time;
+            is_earlier.then_some(at + srtt / 4)
+        });
+        ends.filter(|end| *end > view.now).min()
     }
 }
 
@@ -160,6 +190,11 @@ impl Scheduler for EarliestScheduler {
                 return Decision::Wait;
             }
         }
+        if slow.1.is_finite()
+            && let Some(end) = self.wait_for_room(view, slow.1)
+        {
+            return Decision::WaitUntil(end);
+        }
         self.patience.on_assignment(view.unsent, slow.0.mss);
         Decision::new_data(slow.0.id)
     }
@@ -185,9 +220,17 @@ mod tests {
         }
     }
 
+    /// A subflow that has sent so many segments that its losses are known.
+    fn known(id: u8, srtt_ms: u64, cwnd: u64, has_room: bool) -> SubflowView {
+        SubflowView {
+            sent: 1_000_000,
+            ..subflow(id, srtt_ms, cwnd, has_room)
+        }
+    }
+
     #[test]
     fn path_without_losses_goes_before_a_slightly_faster_one_that_loses_packets() {
-        let mut all = [subflow(0, 20, 10, true), subflow(1, 21, 10, true)];
+        let mut all = [known(0, 20, 10, true), known(1, 21, 10, true)];
         assert_eq!(pick(&all, 1000), Some(0));
         // 20 ms (1 + 3 * 0.04) = 22.4 ms.
         all[0].loss = 0.04;
@@ -195,8 +238,43 @@ mod tests {
     }
 
     #[test]
+    fn path_that_has_delivered_data_goes_before_an_untried_one_that_is_as_fast() {
+        let mut all = [subflow(0, 21, 10, true), subflow(1, 20, 10, true)];
+        assert_eq!(pick(&all, 10_000), Some(1), "both are untried");
+        // 21 ms (1 + 3 (1 - 0.995^10)) = 24.1 ms, and 20 ms (1 + 3 (1 - 0.99^10)) = 25.7 ms.
+        all[0].sent = 10;
+        assert_eq!(pick(&all, 10_000), Some(0));
+        assert_eq!(pick(&all, 1000), Some(1), "21.3 and 20.6 ms for a segment");
+    }
+
+    #[test]
+    fn last_data_wait_for_acknowledgements_that_are_due_and_not_for_late_ones() {
+        let mut all = [subflow(0, 20, 10, false), subflow(1, 20, 10, true)];
+        (all[0].sent, all[0].in_slow_start) = (10, true);
+        let mut scheduler = Earliest::default().build();
+        let mut at = |all: &[SubflowView], us: u64| {
+            let mut view = view_of(all, 10_000);
+            view.now = Instant::ZERO + Duration::from_micros(us);
+            scheduler.pick(&view)
+        };
+        let on_1 = Decision::new_data(SubflowId(1));
+        assert_eq!(at(&all, 0), on_1, "no acknowledgements suffice");
+        // 22.9 ms on subflow 0, and 25.7 ms on subflow 1, which is untried.
+        let due = Instant::ZERO + Duration::from_micros(2000);
+        all[0].room_at = Some(due);
+        let end = Decision::WaitUntil(due + Duration::from_millis(5));
+        assert_eq!(at(&all, 0), end);
+        assert_eq!(at(&all, 6999), end, "an acknowledgement may be late");
+        assert_eq!(at(&all, 7000), on_1, "it may be lost");
+        all[0].room_at = Some(Instant::ZERO + Duration::from_millis(10));
+        assert_eq!(at(&all, 0), on_1, "30 ms");
+        (all[0].room_at, all[0].timeouts) = (Some(due), 1);
+        assert_eq!(at(&all, 0), on_1, "it has timed out");
+    }
+
+    #[test]
     fn data_wait_for_the_faster_path_as_with_ecf() {
-        let all = [subflow(0, 20, 10, false), subflow(1, 200, 10, true)];
+        let all = [known(0, 20, 10, false), known(1, 200, 10, true)];
         assert_eq!(pick(&all, 1000), None, "40 ms");
         assert_eq!(pick(&all, 90_000), Some(1), "200 ms");
         assert_eq!(pick(&all, 0), None, "nothing to send");
@@ -205,7 +283,7 @@ mod tests {
     #[test]
     fn data_wait_for_a_window_that_doubles() {
         // The window is 10 segments of 1000 bytes. 70 segments take 20 ms (1 + log2(1 + 7)) = 80 ms.
-        let mut all = [subflow(0, 20, 10, false), subflow(1, 100, 10, true)];
+        let mut all = [known(0, 20, 10, false), known(1, 100, 10, true)];
         assert_eq!(pick(&all, 70_000), Some(1), "160 ms without growth");
         all[0].in_slow_start = true;
         assert_eq!(pick(&all, 70_000), None, "80 ms");
@@ -226,7 +304,7 @@ mod tests {
     /// would have delivered what waited first.
     #[test]
     fn a_wait_ends_after_the_time_of_the_slower_path_until_its_window_is_full() {
-        let mut all = [subflow(0, 20, 10, false), subflow(1, 200, 10, true)];
+        let mut all = [known(0, 20, 10, false), known(1, 200, 10, true)];
         let mut scheduler = Earliest::default().build();
         let mut at = |all: &[SubflowView], ms: u64, unsent: u64| {
             let mut view = view_of(all, unsent);
@@ -236,12 +314,12 @@ mod tests {
                 Decision::Wait | Decision::WaitUntil(_) => None,
             }
         };
-        let free = [subflow(0, 20, 10, true), all[1]];
-        for ms in (0..250).step_by(10) {
+        let free = [known(0, 20, 10, true), all[1]];
+        for ms in (0..=250).step_by(10) {
             assert_eq!(at(&all, ms, 20_000), None, "{ms} ms");
             assert_eq!(at(&free, ms, 20_000), Some(0), "{ms} ms");
         }
-        for ms in [250, 260] {
+        for ms in [251, 260] {
             assert_eq!(at(&all, ms, 20_000), Some(1));
             assert_eq!(at(&free, ms, 20_000), Some(0));
         }
@@ -255,7 +333,7 @@ mod tests {
 
     #[test]
     fn data_do_not_wait_for_a_path_that_may_not_answer_or_from_an_unmeasured_one() {
-        let mut all = [subflow(0, 20, 10, false), subflow(1, 200, 10, true)];
+        let mut all = [known(0, 20, 10, false), known(1, 200, 10, true)];
         all[0].queued = 0;
         assert_eq!(pick(&all, 1000), Some(1), "nothing to acknowledge");
         (all[0].queued, all[0].timeouts) = (1000, 1);

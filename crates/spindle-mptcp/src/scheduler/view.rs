@@ -60,6 +60,9 @@ pub struct SubflowView {
     /// An estimate of the share of its segments that are lost, from 0 to 1. It begins with what former subflows on its
     /// path lost, if the stack [remembers](crate::StackConfig::remembered_paths) that, and else with 0.
     pub loss: f64,
+    /// When acknowledgements of the segments in flight are expected to have opened the congestion window for all unsent
+    /// bytes. Only set in slow start, while the subflow has no room, and if these segments suffice.
+    pub room_at: Option<Instant>,
 }
 
 impl SubflowView {
@@ -177,6 +180,7 @@ pub(super) mod tests {
             sent: 0,
             retransmitted: 0,
             loss: 0.0,
+            room_at: None,
         }
     }
 
