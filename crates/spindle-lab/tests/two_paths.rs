@@ -110,15 +110,15 @@ fn a_random_packet_is_the_same_under_every_transport() {
 /// A response of 35 full packets on a warm connection with a window of ten packets on a path of 20 ms and ten on
 /// one of 200 ms. All data on the second path are lost.
 fn short_response(transport: &str) -> RunOutput {
-    response_on_lossy_paths(transport, [20, 200], 35, WARM)
+    response_on_lossy_paths(transport, [20, 200], "{ packets = 35 }", WARM)
 }
 
-/// A response of so many full packets over two paths with these round-trip times in milliseconds. All data on the second
+/// A response of this size over two paths with these round-trip times in milliseconds. All data on the second
 /// path are lost.
 fn response_on_lossy_paths(
     transport: &str,
     [first, second]: [u32; 2],
-    packets: u32,
+    size: &str,
     traffic: &str,
 ) -> RunOutput {
     let registry = Registry::standard();
@@ -131,7 +131,7 @@ fn response_on_lossy_paths(
          receive_buffer = \"128KB\" }}\n\
          [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\n\
          pairing = \"one-to-one\"\narrivals = \"sequential\"\nsubflows = [1, 1]\n\
-         sizes = {{ packets = {packets} }}\nobserve = [\"recovery\", \"sizes\"]\n{traffic}"
+         sizes = {size}\nobserve = [\"recovery\", \"sizes\"]\n{traffic}"
     );
     let file = ("t.toml", text.as_str());
     let experiment =
@@ -156,16 +156,34 @@ fn ecf_and_blest_use_the_fast_path_alone_for_a_short_response_and_min_rtt_does_n
     assert!(took(&o) >= 200 && o.flows[0].timeouts > 0, "{}", took(&o));
 }
 
+const NEW: &str = "connections = \"new\"\nfirst_path = 1\nflows = 1";
+
 /// On a new connection, the second path is ready when the first acknowledgements arrive. They make room for all that is left
 /// of a response of up to thirty packets, so that an untried path would save nothing.
 #[test]
 fn last_data_wait_for_due_acknowledgements_instead_of_an_untried_path() {
-    let new = "connections = \"new\"\nfirst_path = 1\nflows = 1";
-    let go = |transport, packets| response_on_lossy_paths(transport, [20, 20], packets, new);
+    let go = |transport, packets: u32| {
+        let size = format!("{{ packets = {packets} }}");
+        response_on_lossy_paths(transport, [20, 20], &size, NEW)
+    };
     for packets in [11, 20, 25] {
         let o = go("spindle", packets);
         assert_eq!((took(&o), o.flows[0].timeouts), (60, 0), "{packets}");
         assert!(took(&go("spindle+minrtt", packets)) > 60, "{packets}");
     }
     assert!(took(&go("spindle", 40)) > 60, "two windows are too small");
+}
+
+/// Ten segments of 1460 bytes are 14 600 bytes (RFC 6928), also if MPTCP's options make each segment shorter.
+#[test]
+fn initial_window_is_as_many_bytes_as_without_options() {
+    let go = |transport, size| took(&response_on_lossy_paths(transport, [20, 20], size, NEW));
+    for (transport, size, ms) in [
+        ("rack", "\"14600B\"", 40),
+        ("spindle", "\"14600B\"", 40),
+        ("spindle", "\"14601B\"", 60),
+        ("spindle+no-full-windows", "\"14600B\"", 60),
+    ] {
+        assert_eq!(go(transport, size), ms, "{transport} {size}");
+    }
 }

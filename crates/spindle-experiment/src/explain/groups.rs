@@ -227,6 +227,14 @@ pub(super) const VARIANTS: &[Group] = &[
                 "the retransmission timeout doubles up to 60 s",
             ),
             (
+                "full-windows",
+                "the initial window counts segments without their options, and the last data may fill a window",
+            ),
+            (
+                "no-full-windows",
+                "windows are numbers of full segments, options included",
+            ),
+            (
                 "rttvar-floor",
                 "the minimum RTO bounds only the part beyond the smoothed RTT",
             ),

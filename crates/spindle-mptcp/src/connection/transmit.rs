@@ -574,6 +574,10 @@ impl Connection {
         self.scheduling.candidates.clear();
         let by_rate = self.scheduling.scheduler.burst().is_some();
         let joins_wait = self.joins_wait();
+        let last = match self.config.tcp.full_windows {
+            true => self.send.unsent_bytes().max(1),
+            false => u64::MAX,
+        };
         let summaries = self.subflows.summaries();
         let regular = summaries
             .iter()
@@ -595,7 +599,9 @@ impl Connection {
             if o.window_room < u64::from(o.mss) && !self.window_lets_out(now, i) {
                 continue;
             }
-            if o.has_room(u64::from(o.mss).min(o.cwnd))
+            let full = u64::from(o.mss).min(o.cwnd);
+            let fills = last < full && self.subflows[i].tx.cc.ssthresh() == u64::MAX;
+            if o.has_room(if fills { last } else { full })
                 && (!o.is(Marks::GATED) || self.subflows[i].tx.is_paced_to(now))
             {
                 let s = &self.subflows[i];

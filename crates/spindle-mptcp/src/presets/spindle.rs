@@ -33,6 +33,7 @@ const PARTS: &[&str] = &[
     "further subflows: opened together with the third ACK if the peer agrees, `early-join`",
     "scheduler: `earliest`, which may wait for the subflow over which data arrive first, expected repairs included",
     "recovery: `tail-parities`, late segments over another path, others and a parity of the last flight if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more",
+    "each subflow: the initial window counts segments without their options, and the last data may fill the rest of a window, `full-windows`",
     "each subflow: without new data, the tail loss probe a quarter of an RTT after the acknowledgement of the last segment is expected, `early-probe`",
     "each subflow: the retransmission timeout doubles at most 5 times, up to 1 s, once the handshake is complete, `bounded-back-off`",
     "receiver: early_dsn_delivery, out-of-order subflow data go up at once (FUSO section 4.1)",
@@ -64,6 +65,7 @@ fn config() -> Config {
         },
         tcp: TcpConfig {
             back_off: BOUNDED,
+            full_windows: true,
             ..base.tcp
         },
         ..base

@@ -167,6 +167,7 @@ impl Subflow {
             0
         };
         self.segment.agreed = u64::from(mss);
+        self.tx.announced_mss(u64::from(mss));
         self.tx
             .set_mss(u64::from(mss) - options, self.id.number(), self.planned);
         self.watch_path();

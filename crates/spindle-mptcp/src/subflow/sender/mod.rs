@@ -136,6 +136,8 @@ pub(crate) struct Sender {
     pub(crate) mss: u64,
     /// The MSS that both ends agreed on, without options. The path may carry less.
     agreed_mss: u64,
+    /// The MSS that was announced, which no option makes smaller (RFC 6691).
+    announced_mss: u64,
     pub(crate) board: Scoreboard,
     pub(crate) rtt: RttEstimator,
     pub(crate) cc: Box<dyn Congestion>,
@@ -235,6 +237,7 @@ impl Sender {
         Self {
             mss,
             agreed_mss: mss,
+            announced_mss: mss,
             board: Scoreboard::default(),
             rtt,
             cc,
@@ -303,7 +306,13 @@ impl Sender {
         self.config = config;
     }
 
-    /// Sets the MSS: the payload bytes of a full segment. The initial window keeps its number of segments.
+    /// The peer announced its MSS, by which segments without options have at most `mss` bytes.
+    pub(crate) fn announced_mss(&mut self, mss: u64) {
+        self.announced_mss = mss;
+    }
+
+    /// Sets the MSS: the payload bytes of a full segment. The initial window keeps its number of segments, of this size or,
+    /// with [full windows](TcpConfig::full_windows), of that without options.
     pub(crate) fn set_mss(&mut self, mss: u64, index: usize, planned: usize) {
         self.agreed_mss = mss;
         if mss == self.mss {
@@ -311,8 +320,12 @@ impl Sender {
         }
         self.mss = mss;
         self.cc.set_mss(mss);
+        let segment = match self.config.tcp.full_windows {
+            true => self.announced_mss.max(mss),
+            false => mss,
+        };
         self.restart_window =
-            u64::from(self.config.tcp.initial_window.segments(index, planned)) * mss;
+            u64::from(self.config.tcp.initial_window.segments(index, planned)) * segment;
         self.cc.on_idle(self.restart_window);
     }
 
