@@ -252,7 +252,7 @@ impl Connection {
         if self.reinjects_when_idle() {
             return self.idle_subflow(not_on);
         }
-        self.find_candidates(now);
+        self.find_candidates(now, u64::MAX);
         let others = self
             .scheduling
             .candidates

@@ -503,7 +503,7 @@ impl Connection {
         if self.waits_for_a_join() {
             return None;
         }
-        self.find_candidates(now);
+        self.find_candidates(now, self.last_new());
         let Assignment { subflow, portion } = self.ask_scheduler(now, self.send.unsent_bytes())?;
         let i = self.index(subflow)?;
         match portion {
@@ -569,15 +569,21 @@ impl Connection {
         Some(self.put_on(now, i, last, Purpose::NEW, next))
     }
 
-    /// Lists the subflows that may take new data, regular ones before backups.
-    pub(super) fn find_candidates(&mut self, now: Instant) {
+    /// Bytes of the last new data, if they may be sent with [full windows](crate::TcpConfig::full_windows). `u64::MAX` if all
+    /// data need room for a full segment.
+    fn last_new(&self) -> u64 {
+        match self.config.tcp.full_windows && !self.scheduling.scheduler.repeats() {
+            true => self.send.unsent_bytes().max(1),
+            false => u64::MAX,
+        }
+    }
+
+    /// Lists the subflows that may take data, regular ones before backups. They have room for a full segment or, before any
+    /// congestion, for `last` bytes.
+    pub(super) fn find_candidates(&mut self, now: Instant, last: u64) {
         self.scheduling.candidates.clear();
         let by_rate = self.scheduling.scheduler.burst().is_some();
         let joins_wait = self.joins_wait();
-        let last = match self.config.tcp.full_windows {
-            true => self.send.unsent_bytes().max(1),
-            false => u64::MAX,
-        };
         let summaries = self.subflows.summaries();
         let regular = summaries
             .iter()

@@ -627,9 +627,11 @@ mod tests {
                 "early" | "lia" => of("mptcp-linux"),
                 "no-budget" | "no-thresholds" => of("xlink"),
                 "no-entropy" => of("reps"),
-                "no-race" | "no-bounded-back-off" | "no-early-probe" | "no-early-join" => {
-                    of("spindle")
-                }
+                "no-race"
+                | "no-bounded-back-off"
+                | "no-full-windows"
+                | "no-early-probe"
+                | "no-early-join" => of("spindle"),
                 "early-join" => of("cofuso"),
                 "parities-3" => of("cofuso-xor"),
                 "sack" | "scatter-acks" | "adaptive" | "dctcp-first" | "priority" | "fuso" => {
