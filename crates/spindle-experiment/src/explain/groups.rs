@@ -228,7 +228,7 @@ pub(super) const VARIANTS: &[Group] = &[
             ),
             (
                 "full-windows",
-                "the initial window counts segments without their options, and the last data may fill a window",
+                "the initial window counts segments without their options",
             ),
             (
                 "no-full-windows",
