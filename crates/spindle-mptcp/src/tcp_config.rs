@@ -14,14 +14,9 @@ pub struct TcpConfig {
     pub mss: u32,
     /// Initial congestion window.
     pub initial_window: InitialWindow,
-    /// The initial window counts segments of the MSS that was announced, without the bytes that options take from each (RFC
-    /// 6928, section 2; RFC 6691, section 2). Until the first congestion, the last data are sent if a window has room for them,
-    /// although it has none for a full segment (RFC 5681, section 3.1). Off by default: as in Linux, a window is a number of
-    /// segments, however long their options are.
-    pub full_windows: bool,
     /// Upper limits of the windows; none by default.
     pub max_window: WindowLimits,
-    /// Where slow start ends.
+    /// Where slow start begins and ends.
     pub slow_start: SlowStart,
     /// Floor of the retransmission timeout (RFC 6298, rule 2.4; 1 s there, 200 ms in today's
     /// kernels and by default here).
@@ -100,9 +95,14 @@ pub struct TcpConfig {
     pub msl: Duration,
 }
 
-/// Where slow start ends.
+/// Where slow start begins and ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlowStart {
+    /// The initial window counts segments of the MSS that was announced, without the bytes that options take from each (RFC
+    /// 6928, section 2; RFC 6691, section 2). Until the first congestion, the last data are sent if a window has room for them,
+    /// although it has none for a full segment (RFC 5681, section 3.1). Off by default: as in Linux, a window is a number of
+    /// segments, however long their options are.
+    pub full_windows: bool,
     /// Initial slow-start threshold in bytes; unlimited by default (RFC 5681, section 3.1).
     pub initial_ssthresh: Option<u64>,
     /// What ends CUBIC's initial slow start apart from a loss; HyStart++ by default.
@@ -309,7 +309,6 @@ impl Default for TcpConfig {
         Self {
             mss: 1460,
             initial_window: InitialWindow::PerSubflow(10),
-            full_windows: false,
             max_window: WindowLimits::default(),
             slow_start: SlowStart::default(),
             min_rto: Duration::from_millis(200),

@@ -569,10 +569,10 @@ impl Connection {
         Some(self.put_on(now, i, last, Purpose::NEW, next))
     }
 
-    /// Bytes of the last new data, if they may be sent with [full windows](crate::TcpConfig::full_windows). `u64::MAX` if all
+    /// Bytes of the last new data, if they may be sent with [full windows](crate::SlowStart::full_windows). `u64::MAX` if all
     /// data need room for a full segment.
     fn last_new(&self) -> u64 {
-        match self.config.tcp.full_windows && !self.scheduling.scheduler.repeats() {
+        match self.config.tcp.slow_start.full_windows && !self.scheduling.scheduler.repeats() {
             true => self.send.unsent_bytes().max(1),
             false => u64::MAX,
         }

@@ -10,7 +10,7 @@ use crate::entropy::Reps;
 use crate::path_manager::Passive;
 use crate::recovery::PricedCopies;
 use crate::scheduler::Earliest;
-use crate::tcp_config::{BackOff, LossConfig, TailLossProbe, TcpConfig};
+use crate::tcp_config::{BackOff, LossConfig, SlowStart, TailLossProbe, TcpConfig};
 
 /// The name that [`preset`] knows.
 pub(super) const NAME: &str = "spindle";
@@ -65,7 +65,10 @@ fn config() -> Config {
         },
         tcp: TcpConfig {
             back_off: BOUNDED,
-            full_windows: true,
+            slow_start: SlowStart {
+                full_windows: true,
+                ..base.tcp.slow_start
+            },
             ..base.tcp
         },
         ..base

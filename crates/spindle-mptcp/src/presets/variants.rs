@@ -368,9 +368,9 @@ const OTHERS: &[Other] = others! {
     "no-bounded-back-off", "each subflow: the retransmission timeout doubles without bound, up to 60 s (RFC 6298)",
         |c| std::mem::take(&mut c.tcp.back_off) != BackOff::default();
     "full-windows", "each subflow: the initial window counts segments without their options, and the last data may fill the rest of a window (docs/spindle.md)",
-        |c| !std::mem::replace(&mut c.tcp.full_windows, true);
+        |c| !std::mem::replace(&mut c.tcp.slow_start.full_windows, true);
     "no-full-windows", "each subflow: windows are numbers of full segments, options included",
-        |c| std::mem::take(&mut c.tcp.full_windows);
+        |c| std::mem::take(&mut c.tcp.slow_start.full_windows);
     "rttvar-floor", "each subflow: the minimum RTO bounds only the part beyond the smoothed RTT, as in the testbed's kernel (Linux 3.18, tcp_rto_min)",
         |c| { c.tcp.rto_floor = RtoFloor::Variation; true };
     "slow-start-at-ssthresh", "each subflow: slow start also at cwnd = ssthresh, one segment beyond it, as in the testbed's kernel (Linux 3.18)",

@@ -167,9 +167,8 @@ impl Subflow {
             0
         };
         self.segment.agreed = u64::from(mss);
-        self.tx.announced_mss(u64::from(mss));
-        self.tx
-            .set_mss(u64::from(mss) - options, self.id.number(), self.planned);
+        let sizes = (u64::from(mss) - options, u64::from(mss));
+        self.tx.set_mss(sizes, self.id.number(), self.planned);
         self.watch_path();
         self.apply_path_mtu(now);
     }
@@ -177,7 +176,8 @@ impl Subflow {
     /// Subtracts room for MPTCP's options from the segment size.
     pub(crate) fn reserve_options(&mut self, bytes: u64) {
         let mss = self.tx.agreed_mss().saturating_sub(bytes).max(1);
-        self.tx.set_mss(mss, self.id.number(), self.planned);
+        let sizes = (mss, self.segment.agreed);
+        self.tx.set_mss(sizes, self.id.number(), self.planned);
         self.watch_path();
         self.apply_path_mtu(self.activity.last_heard);
     }

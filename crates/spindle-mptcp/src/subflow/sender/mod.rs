@@ -136,8 +136,6 @@ pub(crate) struct Sender {
     pub(crate) mss: u64,
     /// The MSS that both ends agreed on, without options. The path may carry less.
     agreed_mss: u64,
-    /// The MSS that was announced, which no option makes smaller (RFC 6691).
-    announced_mss: u64,
     pub(crate) board: Scoreboard,
     pub(crate) rtt: RttEstimator,
     pub(crate) cc: Box<dyn Congestion>,
@@ -237,7 +235,6 @@ impl Sender {
         Self {
             mss,
             agreed_mss: mss,
-            announced_mss: mss,
             board: Scoreboard::default(),
             rtt,
             cc,
@@ -306,26 +303,21 @@ impl Sender {
         self.config = config;
     }
 
-    /// The peer announced its MSS, by which segments without options have at most `mss` bytes.
-    pub(crate) fn announced_mss(&mut self, mss: u64) {
-        self.announced_mss = mss;
-    }
-
-    /// Sets the MSS: the payload bytes of a full segment. The initial window keeps its number of segments, of this size or,
-    /// with [full windows](TcpConfig::full_windows), of that without options.
-    pub(crate) fn set_mss(&mut self, mss: u64, index: usize, planned: usize) {
+    /// Sets the MSS: the payload bytes of a full segment, `announced` bytes without options. The initial window keeps its
+    /// number of segments, of this size or, with [full windows](crate::SlowStart::full_windows), of that without options.
+    pub(crate) fn set_mss(&mut self, (mss, announced): (u64, u64), index: usize, planned: usize) {
         self.agreed_mss = mss;
         if mss == self.mss {
             return;
         }
         self.mss = mss;
         self.cc.set_mss(mss);
-        let segment = match self.config.tcp.full_windows {
-            true => self.announced_mss.max(mss),
+        let tcp = &self.config.tcp;
+        let segment = match tcp.slow_start.full_windows {
+            true => announced.max(mss),
             false => mss,
         };
-        self.restart_window =
-            u64::from(self.config.tcp.initial_window.segments(index, planned)) * segment;
+        self.restart_window = u64::from(tcp.initial_window.segments(index, planned)) * segment;
         self.cc.on_idle(self.restart_window);
     }
 
