@@ -19,9 +19,9 @@ use crate::types::SubflowId;
 /// for the slower path, whose round-trip time then is not measured any more, however large it was by chance. A wait
 /// therefore ends after the time in which the slower path would have delivered the data, and that path gets a window.
 ///
-/// Both rules count in round trips. In slow start, acknowledgements that are due within a fraction of one may make room for
-/// [all that is left](SubflowView::room_at). The last data then wait for them if they arrive earlier so than on the other
-/// path, with the losses that are expected there. A second path that is as fast would save nothing, and might lose packets.
+/// Both rules count in round trips. In slow start, acknowledgements that are due within a fraction of a round trip may make
+/// room for [all remaining data](SubflowView::room_at). These wait for them if they then arrive earlier than over the other
+/// path, expected repairs included. A second path that is as fast would save nothing, and might lose packets.
 ///
 /// A path of which little is known is assumed to lose [`Self::assumed_loss`].
 #[derive(Clone, Copy, Debug)]
@@ -132,9 +132,9 @@ impl EarliestScheduler {
         timed.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.id.cmp(&b.0.id)))
     }
 
-    /// Until when the last data wait for acknowledgements that are due, because they arrive earlier so than in `time`
-    /// nanoseconds. Acknowledgements may be a quarter of a round trip late, as RACK allows for reordering (RFC 8985, section
-    /// 6.2); data do not wait for one that is lost.
+    /// Until when the last data wait for acknowledgements that are due, if they then arrive in less than `time` nanoseconds.
+    /// Acknowledgements may be a quarter of a round trip late, as RACK allows for reordering (RFC 8985, section 6.2). Data do
+    /// not wait for an acknowledgement that is lost.
     fn wait_for_room(&self, view: &View<'_>, time: f64) -> Option<Instant> {
         let ends = view.subflows.iter().filter(|s| s.timeouts == 0);
         let ends = ends.filter_map(|s| {
