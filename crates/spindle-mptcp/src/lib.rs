@@ -83,4 +83,4 @@ pub use tcp_config::{
     BackOff, DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase,
     RtoFloor, SlowStart, TailLossProbe, TcpConfig, WindowLimits,
 };
-pub use types::{DataOffset, LocalAddress, SubflowId, SubflowPosition};
+pub use types::{AssumedLoss, DataOffset, LocalAddress, SubflowId, SubflowPosition};

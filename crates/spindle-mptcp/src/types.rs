@@ -1,5 +1,6 @@
 //! Small types and functions that modules of several layers share.
 
+mod assumed_loss;
 mod local_address;
 mod stream;
 
@@ -7,6 +8,7 @@ use std::fmt;
 
 use spindle_units::Instant;
 
+pub use assumed_loss::AssumedLoss;
 pub use local_address::LocalAddress;
 pub(crate) use stream::MappingDelta;
 pub use stream::{DataOffset, SubflowPosition};

@@ -72,6 +72,30 @@ fn three_sacked_segments_retransmit_the_hole() {
     assert_eq!(p.info().counters.retransmissions, 1);
 }
 
+/// 400 bytes of a window have room. The last 300 bytes of the data fill it, 500 do not. After a loss, they need room for a full
+/// segment like all others.
+#[test]
+fn last_data_fill_the_window_until_the_first_loss() {
+    let fill = |p: &mut Peer, last: u32| {
+        let most = p.info().cwnd as u32 - 400;
+        p.send(most % MSS);
+        p.send(most - most % MSS);
+        assert_eq!(p.info().in_flight, u64::from(most));
+        p.send(last).len()
+    };
+    for (full_windows, last, sent) in [(false, 300, 0), (true, 300, 1), (true, 500, 0)] {
+        let mut config = window(10);
+        config.tcp.slow_start.full_windows = full_windows;
+        let mut p = Peer::establish(config.clone());
+        assert_eq!(fill(&mut p, last), sent, "{full_windows} {last}");
+
+        let (mut p, _) = sending(config, 4);
+        assert_eq!(acked(&mut p, 0, &[(1, 4)]), [0], "a loss");
+        assert_eq!(acked(&mut p, 4, &[]), []);
+        assert_eq!(fill(&mut p, last), 0, "{full_windows} {last}");
+    }
+}
+
 /// RFC 6582, section 3.2, step 3: a partial acknowledgement retransmits the next hole at once.
 #[test]
 fn a_partial_acknowledgement_retransmits_the_next_hole() {

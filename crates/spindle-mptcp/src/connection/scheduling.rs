@@ -114,7 +114,11 @@ impl Connection {
             };
             let queued = s.tx.board.outstanding() + scheduling.assigned.bytes(s.id);
             let view = view_of(s, has_room, queued);
-            let room_at = room_at(s, &view, unsent);
+            // Without a candidate there is no choice, and nothing to wait for.
+            let room_at = match scheduling.candidates.is_empty() {
+                true => None,
+                false => room_at(s, &view, unsent),
+            };
             scheduling.subflows.push(SubflowView { room_at, ..view });
         }
     }

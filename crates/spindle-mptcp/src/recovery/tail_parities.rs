@@ -3,6 +3,7 @@
 use spindle_units::Duration;
 
 use super::{Action, RunView, SubflowView, View};
+use crate::types::AssumedLoss;
 
 /// One parity of what is in flight, when all data of the application have been sent. Any one lost segment of the
 /// flight is recovered from it. It is sent over the subflow with the shortest RTT among those with room in their
@@ -11,16 +12,13 @@ use super::{Action, RunView, SubflowView, View};
 /// The parity is sent if its expected gain exceeds the price of the policy that has it. The gain is the probability
 /// that a segment of the flight is lost, times the time that is saved if one is.
 ///
-/// Short connections end before they have seen a loss. A path is therefore assumed to lose [`Self::assumed_loss`] until
-/// it was observed: after `n` segments the assumption is [`Self::weight`] / ([`Self::weight`] + `n`) of it, and
-/// the [measured loss](SubflowView::loss) counts if it is larger.
+/// Short connections end before they have seen a loss. Until a path was observed, it is therefore assumed to have the
+/// [`Self::assumed_loss`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TailParities {
-    /// The share of segments that a path is assumed to lose before any was sent, from 0 to 1. 0.01 by default
+    /// The loss that a path is assumed to have until it was observed. 0.01 by default, half of it after 1000 segments
     /// (our choice).
-    pub assumed_loss: f64,
-    /// After how many segments half of the assumption is left. 1000 by default (our choice).
-    pub weight: f64,
+    pub assumed_loss: AssumedLoss,
     /// The most segments of which a parity is made. 30 by default, as in CoFUSO's testbed (CoFUSO section 5.2).
     pub longest_block: usize,
 }
@@ -28,8 +26,10 @@ pub struct TailParities {
 impl Default for TailParities {
     fn default() -> Self {
         Self {
-            assumed_loss: 0.01,
-            weight: 1000.0,
+            assumed_loss: AssumedLoss {
+                share: 0.01,
+                weight: 1000.0,
+            },
             longest_block: 30,
         }
     }
@@ -39,12 +39,6 @@ impl Default for TailParities {
 const FEWEST: usize = 2;
 
 impl TailParities {
-    /// The probability that a segment of this subflow is lost.
-    fn risk(&self, s: &SubflowView) -> f64 {
-        let assumed = self.assumed_loss * self.weight / (self.weight + s.sent as f64);
-        s.loss.max(assumed)
-    }
-
     /// The parity of what subflow `of` has in flight, and how many smoothed RTTs of the subflow that carries it are
     /// gained on average. `None` if there is nothing to protect, or no subflow has room.
     pub(super) fn parity(&self, view: &View<'_>, of: &SubflowView) -> Option<(f64, Action)> {
@@ -55,8 +49,9 @@ impl TailParities {
             .iter()
             .filter(has_room)
             .min_by_key(|s| s.srtt)?;
+        let risk = self.assumed_loss.risk(of.loss, of.sent);
         let segments = i32::try_from(run.segments).unwrap_or(i32::MAX);
-        let any_lost = 1.0 - (1.0 - self.risk(of)).powi(segments);
+        let any_lost = 1.0 - (1.0 - risk).powi(segments);
         let rtts = saved(of.srtt?, on.srtt?);
         Some((any_lost * rtts, block_of(of, run, on)))
     }
@@ -111,22 +106,6 @@ mod tests {
         let (gain, _) = parity(&s).unwrap();
         // 1 - 0.99^10 = 9.56 %, times an RTT and a quarter: 7/4 RTTs without the parity, half an RTT with it.
         assert!((gain - 0.0956 * 1.25).abs() < 1e-4, "{gain}");
-    }
-
-    #[test]
-    fn assumed_loss_fades_and_a_larger_measured_one_counts() {
-        let risk = |sent, loss| {
-            let s = SubflowView {
-                sent,
-                loss,
-                ..subflow(SubflowId(0))
-            };
-            TailParities::default().risk(&s)
-        };
-        assert_eq!(risk(0, 0.0), 0.01);
-        assert_eq!(risk(1000, 0.0), 0.005);
-        assert_eq!(risk(9000, 0.0), 0.001);
-        assert_eq!(risk(9000, 0.02), 0.02);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use spindle_units::Instant;
 
 use super::ecf::{Ecf, WaitingRule, nanos};
 use super::{Decision, Scheduler, SchedulerFactory, SubflowView, View};
-use crate::types::SubflowId;
+use crate::types::{AssumedLoss, SubflowId};
 
 /// Earliest arrival: "earliest".
 ///
@@ -23,7 +23,7 @@ use crate::types::SubflowId;
 /// room for [all remaining data](SubflowView::room_at). These wait for them if they then arrive earlier than over the other
 /// path, expected repairs included. A second path that is as fast would save nothing, and might lose packets.
 ///
-/// A path of which little is known is assumed to lose [`Self::assumed_loss`].
+/// Until a path was observed, it is assumed to have the [`Self::assumed_loss`].
 #[derive(Clone, Copy, Debug)]
 pub struct Earliest {
     /// The time that the repair of a lost segment takes, in smoothed round-trip times. 3 by default: a probe timeout of
@@ -31,21 +31,21 @@ pub struct Earliest {
     pub repair: f64,
     /// The hysteresis beta of ECF, 0.25 by default.
     pub beta: f64,
-    /// The share of segments that a path is assumed to lose before any was sent, from 0 to 1. It is added to the
-    /// [measured loss](SubflowView::loss), and halves when an initial window of ten segments was sent. 0.01 by default, as
-    /// for [`TailParities`](crate::recovery::TailParities).
-    pub assumed_loss: f64,
+    /// The loss that a path is assumed to have until it was observed. 0.01 by default, as for
+    /// [`TailParities`](crate::recovery::TailParities). Half of it is left after an initial window of ten segments (RFC
+    /// 6928): a path that has delivered a window goes before an untried one.
+    pub assumed_loss: AssumedLoss,
 }
-
-/// After how many segments half of the assumed loss is left: an initial window (RFC 6928).
-const ASSUMED_SEGMENTS: f64 = 10.0;
 
 impl Default for Earliest {
     fn default() -> Self {
         Self {
             repair: 3.0,
             beta: Ecf::default().beta,
-            assumed_loss: 0.01,
+            assumed_loss: AssumedLoss {
+                share: 0.01,
+                weight: 10.0,
+            },
         }
     }
 }
@@ -115,9 +115,7 @@ impl EarliestScheduler {
     /// if the round-trip time was not measured.
     fn time(&self, s: &SubflowView, unsent: u64) -> f64 {
         let segments = unsent.min(s.cwnd) as f64 / s.mss.max(1) as f64;
-        let assumed =
-            self.settings.assumed_loss * ASSUMED_SEGMENTS / (ASSUMED_SEGMENTS + s.sent as f64);
-        let loss = (s.loss + assumed).min(1.0);
+        let loss = self.settings.assumed_loss.risk(s.loss, s.sent);
         let any_lost = 1.0 - (1.0 - loss).powf(segments.max(1.0));
         let srtt = s.srtt.map_or(f64::INFINITY, nanos);
         srtt * (1.0 + self.settings.repair * any_lost)

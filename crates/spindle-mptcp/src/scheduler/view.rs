@@ -61,7 +61,8 @@ pub struct SubflowView {
     /// path lost, if the stack [remembers](crate::StackConfig::remembered_paths) that, and else with 0.
     pub loss: f64,
     /// When acknowledgements of the segments in flight are expected to have opened the congestion window for all unsent
-    /// bytes. Only set in slow start, while the subflow has no room, and if these segments suffice.
+    /// bytes. Only set if there is a candidate, in slow start, while the subflow itself has no room, and if these segments
+    /// suffice.
     pub room_at: Option<Instant>,
 }
 
