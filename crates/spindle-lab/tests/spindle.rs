@@ -172,6 +172,33 @@ fn lost_syn_costs_no_timeout_and_remembered_losses_decide_where_connections_begi
     assert!(remembered < 0.08, "{remembered} s");
 }
 
+/// Mean time of a response of 45 KB to a client that decodes no parities and chooses where connections begin, as kernels
+/// do: on a path that loses a tenth of the server's packets.
+fn to_a_kernel_over_a_lossy_path(remembered: u32) -> f64 {
+    let text = format!(
+        "[topology]\nname = \"dual-homed\"\npaths = 2\nrate = \"300Mbps\"\nserver_rate = \"1Gbps\"\nrtt = \"50ms\"\n\
+         buffer = \"5400KB\"\necn_threshold = \"0B\"\n\
+         [loss]\non = [\"P2\"]\nrate = \"10%\"\ndirection = \"backward\"\ndata_only = true\n\
+         [scenario]\nmss = 1400\nmin_rto = \"200ms\"\necn = false\ninitial_window_per_subflow = 10\n\
+         remembered_paths = {remembered}\n\
+         [traffic]\nkind = \"requests\"\nclients = [\"client\"]\nservers = [\"server\"]\npairing = \"one-to-one\"\n\
+         arrivals = \"sequential\"\nsizes = \"45KB\"\nconnections = \"new\"\nask = \"at-once\"\nfirst_path = 2\n\
+         flows = 200"
+    );
+    let transport = "spindle+priced-copies+no-race+no-early-join";
+    let result = run_once(transport, &text, FIRST_SEED);
+    assert_eq!(result.completed, 200);
+    mean_seconds(&result.fct_ns)
+}
+
+/// Losses that are usual on a path end no slow start, and a timeout says nothing about its window. Both once left windows
+/// of one to twelve segments to later connections.
+#[test]
+fn window_of_a_lossy_path_is_remembered() {
+    let [first, later] = [0, 64].map(to_a_kernel_over_a_lossy_path);
+    assert!(later < 0.75 * first, "{later} and {first} s");
+}
+
 /// Responses of 42 KB over persistent connections through a fabric of which each path loses 1 % of the packets.
 fn over_lossy_paths(transport: &str) -> RunResult {
     let text = "[topology]\nname = \"leaf-spine\"\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n\

@@ -214,6 +214,55 @@ fn connection_starts_with_a_larger_window_while_the_fin_of_the_last_one_is_lost(
     assert!((2 * INITIAL..=MOST).contains(&flight), "{flight} segments");
 }
 
+/// A client closes when it has read the response, and the next connection begins at once. The server's application closes
+/// later.
+#[test]
+fn connection_starts_with_a_larger_window_after_the_client_has_closed_the_last_one() {
+    for transport in ["tcp", "mptcp-1"] {
+        let mut pair = Pair::of(transport, 4);
+        let (client, server) = pair.open("10.0.0.1:0");
+        assert_eq!(pair.first_flight(server), INITIAL);
+        while let Ok(Some(_)) = pair.client.recv(pair.now, client, usize::MAX) {}
+        pair.client.close(pair.now, client);
+        pair.exchange();
+        let (_, second) = pair.open("10.0.0.1:0");
+        let flight = pair.first_flight(second);
+        assert!((2 * INITIAL..=MOST).contains(&flight), "{flight} segments");
+    }
+}
+
+/// A client may close before the response, and read that. The window is that at the end of the response.
+#[test]
+fn connection_of_which_the_client_closes_first_is_remembered_at_its_end() {
+    let mut pair = Pair::of("mptcp-1", 4);
+    let ends = pair.open("10.0.0.1:0");
+    pair.client.close(pair.now, ends.0);
+    pair.exchange();
+    assert_eq!(pair.first_flight(ends.1), INITIAL);
+    pair.close(ends);
+    let flight = pair.fetch();
+    assert!((2 * INITIAL..=MOST).contains(&flight), "{flight} segments");
+}
+
+/// A timeout without a queue is no congestion for `spindle`. After it, cwnd is one segment, which was once remembered.
+#[test]
+fn window_before_a_timeout_without_congestion_is_remembered() {
+    let mut pair = Pair::of("spindle", 4);
+    let ends = pair.open("10.0.0.1:0");
+    pair.first_flight(ends.1);
+    let last = Payload::from(vec![7; 1000]);
+    pair.server.send(pair.now, ends.1, last).unwrap();
+    while pair.server.info(ends.1).unwrap().total.timeouts == 0 {
+        let _lost = Pair::sent(&mut pair.server, pair.now);
+        pair.pass(pair.delay);
+    }
+    pair.exchange();
+    assert_eq!(pair.server.info(ends.1).unwrap().acknowledged, 201_000);
+    pair.close(ends);
+    let flight = pair.fetch();
+    assert!((2 * INITIAL..=MOST).contains(&flight), "{flight} segments");
+}
+
 #[test]
 fn stack_without_memory_starts_every_connection_with_the_initial_window() {
     let mut pair = Pair::new(0);

@@ -182,6 +182,12 @@ pub trait Congestion: Send + std::fmt::Debug {
         let _ = former;
     }
 
+    /// The subflow begins, and this share of segments was lost by former ones on its path, from 0 to 1. Does nothing by
+    /// default.
+    fn expect_losses(&mut self, share: f64) {
+        let _ = share;
+    }
+
     /// The last reduction was spurious (D-SACK, F-RTO). Restores cwnd and ssthresh to their values before it,
     /// but never below their current values. Does nothing without a reduction to undo.
     fn undo(&mut self, now: Instant) {

@@ -36,10 +36,14 @@ impl PathMeasurements {
         self.rtt.get()
     }
 
+    /// The largest measured rate of the slowest link, in bytes per second.
+    pub fn rate(&self) -> Option<u64> {
+        self.rate.get().map(|Reverse(rate)| rate)
+    }
+
     /// The bytes that the slowest link carries in this time, by the largest measured rate.
     pub fn bytes_in(&self, time: Duration) -> Option<f64> {
-        let Reverse(rate) = self.rate.get()?;
-        Some(rate as f64 * time.as_secs_f64())
+        Some(self.rate()? as f64 * time.as_secs_f64())
     }
 
     /// Adds what another subflow measured on the same path.

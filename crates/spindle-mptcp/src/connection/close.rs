@@ -9,7 +9,7 @@ use super::{Connection, ConnectionEvent, Role};
 use crate::recovery::Trigger;
 use crate::subflow::sender::SendKind;
 use crate::subflow::{Origin, TcpState};
-use crate::types::SubflowId;
+use crate::types::{DataOffset, SubflowId};
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ pub(crate) struct Teardown {
     pub(super) data_fin_due: bool,
     pub(super) data_fin_tries: u32,
     pub(super) peer_closed: bool,
-    /// The stack has been notified that the connection sends no more data.
+    /// The stack has been notified that the connection probably sends no more data.
     delivered: bool,
     /// The connection has ended.
     pub(crate) closed: Option<CloseReason>,
@@ -175,7 +175,20 @@ impl Connection {
         }
     }
 
-    /// Notifies the stack, once, that the connection sends no more data.
+    /// The peer sends no more data. If it has all data of this end, it has probably read what it asked for. Its next
+    /// connection may begin before this one ends.
+    #[cold] // the end of a connection
+    pub(super) fn note_peer_closed(&mut self) {
+        if std::mem::replace(&mut self.teardown.peer_closed, true) {
+            return;
+        }
+        self.outbox.push_event(ConnectionEvent::PeerClosed);
+        if self.send.una > DataOffset::START && self.send.una >= self.send.written {
+            self.note_delivered();
+        }
+    }
+
+    /// Notifies the stack, once, that the connection probably sends no more data.
     #[cold] // the end of a connection
     pub(super) fn note_delivered(&mut self) {
         if !std::mem::replace(&mut self.teardown.delivered, true) {
@@ -273,10 +286,7 @@ impl Connection {
     /// the peer sends on that subflow (RFC 8684, section 3.3.3).
     pub(super) fn on_subflow_fin(&mut self, now: Instant) {
         if self.mp.is_none() {
-            if !self.teardown.peer_closed {
-                self.teardown.peer_closed = true;
-                self.outbox.push_event(ConnectionEvent::PeerClosed);
-            }
+            self.note_peer_closed();
             return;
         }
         self.answer_fins();

@@ -86,8 +86,8 @@ pub(crate) enum ConnectionEvent {
     /// All data that the application watches are acknowledged. The value is the data-level acknowledgement.
     Acknowledged(DataOffset),
     PeerClosed,
-    /// The connection sends no more data: the DATA_FIN is acknowledged, or the connection has ended in order. Only
-    /// the stack is notified.
+    /// The connection probably sends no more data: the peer has closed and acknowledged all data, the DATA_FIN is
+    /// acknowledged, or the connection has ended in order. Only the stack is notified.
     Delivered,
     Closed(CloseReason),
 }

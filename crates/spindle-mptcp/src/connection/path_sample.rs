@@ -77,6 +77,14 @@ impl Connection {
         }
     }
 
+    /// The controller of subflow `id`, which has sent no data, expects that this share of segments is lost.
+    #[cold] // the handshake
+    pub(crate) fn expect_losses(&mut self, id: SubflowId, share: f64) {
+        if let Some(i) = self.index(id) {
+            self.subflows[i].tx.cc.expect_losses(share);
+        }
+    }
+
     /// What each subflow that was closed in order or is established has learnt, when the connection sends no more data.
     #[cold] // the end of a connection
     pub(crate) fn path_samples(&self, now: Instant) -> Vec<PathSample> {

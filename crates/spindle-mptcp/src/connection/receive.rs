@@ -526,9 +526,8 @@ impl Connection {
             .mp
             .as_ref()
             .is_some_and(|m| m.fin_remote == Some(self.recv.next()));
-        if reached && !self.teardown.peer_closed {
-            self.teardown.peer_closed = true;
-            self.outbox.push_event(ConnectionEvent::PeerClosed);
+        if reached {
+            self.note_peer_closed();
         }
     }
 

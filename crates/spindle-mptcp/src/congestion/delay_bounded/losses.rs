@@ -19,6 +19,13 @@ pub(super) struct Losses {
 }
 
 impl Losses {
+    /// The first flight is this window, and this share of segments is usually lost on the path. Without this, a loss in the
+    /// first flight counts as that of a whole window.
+    pub(super) fn expect(&mut self, share: f64, cwnd: u64) {
+        self.windows = [cwnd, cwnd, 0];
+        self.mean = share;
+    }
+
     /// A round has ended, in which `losses` were counted since the beginning of the connection.
     pub(super) fn end_round(&mut self, losses: u64, mss: u64) {
         let sent = self.windows[1].max(mss) as f64;
@@ -64,6 +71,17 @@ mod tests {
         assert_eq!(l.last, 0.25);
         assert!(l.mean > 0.05 && l.mean < 0.25);
         assert_eq!(rounds(&[(10, 0), (20, 99)]).last, 1.0, "at most all");
+    }
+
+    #[test]
+    fn loss_in_the_first_flight_counts_as_a_window_unless_losses_are_expected() {
+        let mut l = Losses::default();
+        l.end_round(1, 1000);
+        assert_eq!((l.last, l.mean), (1.0, 0.25));
+        let mut l = Losses::default();
+        l.expect(0.1, 20_000);
+        l.end_round(2, 1000);
+        assert_eq!((l.last, l.mean), (0.1, 0.1));
     }
 
     #[test]

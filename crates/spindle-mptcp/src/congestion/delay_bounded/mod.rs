@@ -532,6 +532,13 @@ impl Congestion for DelayBoundedController {
         self.path.join(former);
     }
 
+    fn expect_losses(&mut self, share: f64) {
+        if share > 0.0 {
+            let cwnd = self.window().cwnd();
+            self.losses.expect(share.min(self.settings.most_loss), cwnd);
+        }
+    }
+
     fn undo(&mut self, now: Instant) {
         self.cubic.undo(now);
     }

@@ -33,6 +33,9 @@ pub struct LossShare {
 /// Beyond this number of segments, older losses count half (our choice).
 const LOSS_MEMORY: f64 = 2000.0;
 
+/// After how many segments half of the measured share counts as usual: ten first flights (our choice).
+const CHANCE_SEGMENTS: f64 = 100.0;
+
 /// Segments of the first flight of a connection (RFC 6928).
 const FIRST_FLIGHT: i32 = 10;
 
@@ -49,6 +52,11 @@ impl LossShare {
             share: share.min(1.0),
             segments: all,
         }
+    }
+
+    /// The share that is usual, which is less than the measured one as long as that may be chance.
+    pub(super) fn usual(self) -> f64 {
+        self.share * self.segments / (self.segments + CHANCE_SEGMENTS)
     }
 
     /// The probability that one of the segments of a first flight is lost. A path with few segments so far may lose more
@@ -169,6 +177,13 @@ mod tests {
         };
         let history = PathHistory::after(None, &download).unwrap();
         assert!(history.first_flight() > Duration::from_millis(50));
+    }
+
+    #[test]
+    fn measured_share_is_usual_after_many_segments() {
+        let usual = |sent, lost| LossShare::default().after((sent, lost)).usual();
+        assert_eq!((usual(0, 0), usual(100, 10)), (0.0, 0.05));
+        assert!((0.09..0.1).contains(&usual(1000, 100)));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What former subflows learnt about the paths to peers: temporal sharing of control blocks (RFC 9040,
 //! section 6).
 //!
-//! **Windows.** When the peer has acknowledged all data and the DATA_FIN, or at the latest when the connection ends in order, the
-//! stack records for each of its subflows the congestion window that the path has carried, for its local address and the host
-//! of the peer: an IPv4 address or the first 64 bits of an IPv6 address. It does not wait for the subflows to end, because a lost FIN delays that by a retransmission timeout. In slow
-//! start this is half of the window, because the other half may be more than the path carries. The next subflow between
-//! the two starts with it, if it is more than its initial window. A subflow that does not fill its window leaves
-//! the record as it was, and so does one that fills a smaller window without congestion.
+//! **Windows.** When the peer has acknowledged all data, and has closed its side or acknowledged the DATA_FIN, the stack
+//! records for each of its subflows the congestion window that the path has carried, for its local address and the host of the
+//! peer: an IPv4 address or the first 64 bits of an IPv6 address. It does not wait for the connection to end, because the next
+//! one may begin before that: a client that has read an answer closes, and asks again. In slow start this is the whole window,
+//! which a longer connection would send next. After a timeout it is the slow-start threshold. The next subflow between the
+//! two starts with it, if it is more than its initial window. A subflow that does not fill its window leaves the record as it
+//! was, and so does one that fills a smaller window without congestion.
 //!
 //! A record is removed when it is used, and the subflow that used it leaves its own record when it has no more to send.
 //! Of several subflows that send at the same time, only one starts with the larger window, and the others start with
@@ -18,7 +19,7 @@
 //! **Histories.** The round-trip time and the losses of a subflow are recorded for its local address and the network of
 //! the peer. They do not change the load of a path, so that all later subflows use them: the timer of a SYN or SYN/ACK
 //! expires after the timeout that RFC 6298 gives for this round-trip time, if that is shorter than the initial one, and
-//! policies begin with these losses.
+//! policies and controllers begin with these losses.
 
 mod aged;
 mod history;
@@ -117,6 +118,9 @@ impl PathMemory {
         let carried = self.windows.take(now, &host);
         if let Some(carried) = carried.filter(|c| now.since(c.at) <= LIFETIME) {
             c.start_with_window(id, carried, MOST_SEGMENTS);
+        }
+        if let Some(history) = self.history(now, path.0, path.1) {
+            c.expect_losses(id, history.sent.usual());
         }
     }
 

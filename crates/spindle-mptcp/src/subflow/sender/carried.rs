@@ -25,22 +25,20 @@ pub(crate) struct Former {
 }
 
 impl Sender {
-    /// What the path has carried at this time: cwnd, or half of it in slow start, whose last flight may be more than the
-    /// path carries. A window that a former subflow filled counts as long as this one has not reduced it, with the time
-    /// of the former subflow if this one has not filled it.
+    /// What the path has carried at this time, when all data are acknowledged: cwnd, which a longer connection would send
+    /// next. After a timeout, cwnd shows nothing, and ssthresh is what the controller takes for the path's share (RFC 5681,
+    /// section 3.1). A window that a former subflow filled counts as long as this one has not reduced it, with the time of the
+    /// former subflow if this one has not filled it.
     pub(crate) fn carried_window(&self, now: Instant) -> CarriedWindow {
         let (cwnd, ssthresh) = (self.cc.cwnd(), self.cc.ssthresh());
-        let before = self.former.window.filter(|_| ssthresh == u64::MAX);
-        let carried = |bytes| CarriedWindow {
-            bytes,
+        let initial = self.config.tcp.slow_start.initial_ssthresh;
+        let congested = ssthresh < initial.unwrap_or(u64::MAX);
+        let current = CarriedWindow {
+            bytes: if congested { cwnd.max(ssthresh) } else { cwnd },
             at: now,
-            congested: ssthresh < u64::MAX,
+            congested,
         };
-        match before {
-            Some(before) if cwnd <= before.bytes => before,
-            Some(before) => carried(before.bytes.max(cwnd / 2)),
-            None if cwnd < ssthresh => carried(cwnd / 2),
-            None => carried(cwnd),
-        }
+        let keeps = |former: &CarriedWindow| !congested && cwnd <= former.bytes;
+        self.former.window.filter(keeps).unwrap_or(current)
     }
 }

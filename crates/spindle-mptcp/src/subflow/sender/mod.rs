@@ -426,7 +426,17 @@ impl Sender {
             srtt: self.rtt.smoothed(),
             mss: self.mss,
             sent: self.counters.segments,
+            tried: self.tried_rate(),
         }
+    }
+
+    /// The rate of the slowest link in bytes per second, if it is known and the window is one that a former subflow has
+    /// filled.
+    fn tried_rate(&self) -> Option<u64> {
+        let window = self.former.window?.bytes;
+        let is_first = self.counters.segments.saturating_mul(self.mss) < window;
+        let rate = || self.cc.measurements().and_then(|m| m.rate());
+        (is_first && self.cc.ssthresh() == u64::MAX).then(rate)?
     }
 
     /// Whether [`Self::is_paced_to`] could ever return false.
