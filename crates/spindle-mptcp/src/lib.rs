@@ -78,7 +78,7 @@ pub use presets::{
     preset_names, variant, variants,
 };
 pub use subflow::TcpState;
-pub use subflow::sender::{CarriedWindow, SendCounters, SendKind};
+pub use subflow::sender::{LastWindow, SendCounters, SendKind};
 pub use tcp_config::{
     BackOff, DataRto, EcnMode, IdleRestart, InitialWindow, Keepalive, LossConfig, ReductionBase,
     RtoFloor, SlowStart, TailLossProbe, TcpConfig, WindowLimits,

@@ -54,7 +54,7 @@ fn a_reset_from_the_peer_is_recorded_with_its_mp_tcprst() {
         established: true,
         at: b.now,
         end: SubflowEnd::PeerReset(Some(why)),
-        carried: ended(&b)[0].carried,
+        last_window: ended(&b)[0].last_window,
         measured: None,
         rtt: ended(&b)[0].rtt,
         sent: 0,

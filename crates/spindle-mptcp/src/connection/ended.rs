@@ -9,7 +9,7 @@ use spindle_wire::{Endpoint, MpTcpRst, ResetReason};
 use super::path_totals::PathTotals;
 use super::{CloseReason, Connection, PathError};
 use crate::congestion::PathMeasurements;
-use crate::subflow::sender::{CarriedWindow, SendCounters};
+use crate::subflow::sender::{LastWindow, SendCounters};
 use crate::subflow::{Origin, Subflow};
 use crate::types::SubflowId;
 
@@ -205,8 +205,8 @@ pub struct EndedSubflow {
     pub at: Instant,
     /// Why it ended.
     pub end: SubflowEnd,
-    /// The window that its path has carried.
-    pub carried: CarriedWindow,
+    /// Its last congestion window.
+    pub last_window: LastWindow,
     /// What its controller measured of the path.
     pub measured: Option<PathMeasurements>,
     /// Its smoothed round-trip time and the variation (RFC 6298, section 2), if measured.
@@ -313,7 +313,7 @@ impl Connection {
             established,
             at: now,
             end,
-            carried: s.tx.carried_window(now),
+            last_window: s.tx.last_window(now),
             measured: s.tx.cc.measurements(),
             rtt: s.tx.rtt.estimate(),
             sent: s.tx.counters.segments,

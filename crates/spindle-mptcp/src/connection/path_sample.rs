@@ -8,7 +8,7 @@ use spindle_units::{Duration, Instant};
 use super::Connection;
 use super::ended::SubflowEnd;
 use crate::congestion::PathMeasurements;
-use crate::subflow::sender::CarriedWindow;
+use crate::subflow::sender::LastWindow;
 use crate::types::{SubflowId, SubflowPosition};
 
 /// The two addresses of a path: local and remote.
@@ -18,7 +18,7 @@ type Path = (IpAddr, IpAddr);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathSample {
     pub(crate) path: Path,
-    pub(crate) window: CarriedWindow,
+    pub(crate) window: LastWindow,
     /// What its controller measured of the path.
     pub(crate) measured: Option<PathMeasurements>,
     /// Smoothed RTT and its variation, if measured.
@@ -50,18 +50,18 @@ impl Connection {
     /// Lets subflow `id` start with this window, at most `most` segments, if that is more than its initial window.
     /// Nothing changes if its SYN was retransmitted (RFC 6928, section 2) or if it has sent data.
     #[cold] // the handshake
-    pub(crate) fn start_with_window(&mut self, id: SubflowId, carried: CarriedWindow, most: u64) {
+    pub(crate) fn start_with_window(&mut self, id: SubflowId, former: LastWindow, most: u64) {
         let Some(i) = self.index(id) else {
             return;
         };
         let subflow = &mut self.subflows[i];
         let begins = subflow.syn.tries <= 1 && subflow.tx.nxt == SubflowPosition::FIRST_BYTE;
-        let window = carried.bytes.min(most * subflow.tx.mss);
+        let window = former.bytes.min(most * subflow.tx.mss);
         if begins && window > subflow.tx.cc.cwnd() {
             subflow.tx.cc.set_cwnd(window);
-            subflow.tx.former.window = Some(CarriedWindow {
+            subflow.tx.former.window = Some(LastWindow {
                 bytes: window,
-                ..carried
+                ..former
             });
             let (cwnd, srtt) = (subflow.tx.cc.cwnd(), subflow.tx.srtt());
             self.coupling.update(id.number(), cwnd, srtt);
@@ -94,7 +94,7 @@ impl Connection {
             .filter(|e| e.established && e.end == SubflowEnd::Closed);
         let closed = closed.map(|e| PathSample {
             path: (e.local.addr, e.remote.addr),
-            window: e.carried,
+            window: e.last_window,
             measured: e.measured,
             rtt: e.rtt,
             sent: (e.sent, e.retransmitted),
@@ -106,7 +106,7 @@ impl Connection {
             .filter(|s| s.state.is_synchronized())
             .map(|s| PathSample {
                 path: (s.local.addr, s.remote.addr),
-                window: s.tx.carried_window(now),
+                window: s.tx.last_window(now),
                 measured: s.tx.cc.measurements(),
                 rtt: s.tx.rtt.estimate(),
                 sent: (s.tx.counters.segments, s.tx.counters.retransmissions),

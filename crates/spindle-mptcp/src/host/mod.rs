@@ -106,12 +106,12 @@ pub struct StackConfig {
     /// Local addresses that a NAT in front of this host translates: pairs of inside and outside address, with
     /// each inside address once. The outside address is announced to peers.
     pub outside: Vec<(IpAddr, IpAddr)>,
-    /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each local address and
-    /// host of a peer it is the congestion window that the path has carried: the next subflow starts with it, at most 40
-    /// segments. What the controller measured of the path ([`PathMeasurements`](crate::congestion::PathMeasurements)) is
-    /// used by subflows that begin within 10 s. For each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
-    /// and SYN/ACKs expire after the timeout that the round-trip time gives, and policies begin with the losses. 0, the
-    /// default, remembers nothing.
+    /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each local address and host of
+    /// a peer it is the last congestion window of a subflow: the next one starts with it, at most 40 segments. What the
+    /// controller measured of the path ([`PathMeasurements`](crate::congestion::PathMeasurements)) is used by subflows that
+    /// begin within 10 s. For each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
+    /// and SYN/ACKs expire after the timeout that the round-trip time gives, and policies and controllers begin with the
+    /// losses. 0, the default, remembers nothing.
     pub remembered_paths: usize,
 }
 

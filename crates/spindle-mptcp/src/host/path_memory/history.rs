@@ -125,14 +125,14 @@ pub(super) fn host_route(local: IpAddr, remote: IpAddr) -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subflow::sender::CarriedWindow;
+    use crate::subflow::sender::LastWindow;
     use spindle_units::Instant;
 
     fn sample(rtt_ms: Option<u64>, sent: u64, retransmitted: u64) -> PathSample {
         let ms = Duration::from_millis;
         PathSample {
             path: ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
-            window: CarriedWindow {
+            window: LastWindow {
                 bytes: 0,
                 at: Instant::ZERO,
                 congested: false,

@@ -2,9 +2,8 @@
 //! section 6).
 //!
 //! **Windows.** When the peer has acknowledged all data, and has closed its side or acknowledged the DATA_FIN, the stack
-//! records for each of its subflows the congestion window that the path has carried, for its local address and the host of the
-//! peer: an IPv4 address or the first 64 bits of an IPv6 address. It does not wait for the connection to end, because the next
-//! one may begin before that: a client that has read an answer closes, and asks again. In slow start this is the whole window,
+//! records the congestion window of each of its subflows, for its local address and the host of the peer: an IPv4 address or
+//! the first 64 bits of an IPv6 address. It does not wait for the connection to end, because the next one may begin before that: a client that has read an answer closes, and asks again. In slow start this is the whole window,
 //! which a longer connection would send next. After a timeout it is the slow-start threshold. The next subflow between the
 //! two starts with it, if it is more than its initial window. A subflow that does not fill its window leaves the record as it
 //! was, and so does one that fills a smaller window without congestion.
@@ -31,7 +30,7 @@ use spindle_units::{Duration, Instant};
 use super::table::Keyed;
 use crate::congestion::PathMeasurements;
 use crate::connection::{Connection, ConnectionEvent, PathSample};
-use crate::subflow::sender::CarriedWindow;
+use crate::subflow::sender::LastWindow;
 use crate::types::SubflowId;
 use aged::Aged;
 pub use history::{LossShare, PathHistory};
@@ -48,7 +47,7 @@ const MOST_SEGMENTS: u64 = 40;
 /// The memory of all paths.
 #[derive(Debug)]
 pub(super) struct PathMemory {
-    windows: Aged<Route, CarriedWindow>,
+    windows: Aged<Route, LastWindow>,
     measurements: Aged<Route, PathMeasurements>,
     histories: Aged<Route, PathHistory>,
     is_off: bool,
@@ -115,9 +114,9 @@ impl PathMemory {
         if let Some(former) = self.measurements.get(now, &host) {
             c.expect_measurements(id, &former);
         }
-        let carried = self.windows.take(now, &host);
-        if let Some(carried) = carried.filter(|c| now.since(c.at) <= LIFETIME) {
-            c.start_with_window(id, carried, MOST_SEGMENTS);
+        let window = self.windows.take(now, &host);
+        if let Some(window) = window.filter(|w| now.since(w.at) <= LIFETIME) {
+            c.start_with_window(id, window, MOST_SEGMENTS);
         }
         if let Some(history) = self.history(now, path.0, path.1) {
             c.expect_losses(id, history.sent.usual());

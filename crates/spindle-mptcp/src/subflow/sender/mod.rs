@@ -4,8 +4,8 @@
 //! This module does not handle segments or options. `subflow` translates them.
 
 mod ack;
-mod carried;
 mod gates;
+mod last_window;
 mod mtu_search;
 mod output_queue;
 mod pacing;
@@ -19,8 +19,8 @@ use spindle_units::{Duration, Instant};
 use spindle_wire::Payload;
 
 pub(crate) use ack::{AckEffect, AckInput};
-pub use carried::CarriedWindow;
-pub(crate) use carried::Former;
+pub(crate) use last_window::Former;
+pub use last_window::LastWindow;
 pub(crate) use timers::Expired;
 
 use crate::config::Config;
@@ -426,13 +426,12 @@ impl Sender {
             srtt: self.rtt.smoothed(),
             mss: self.mss,
             sent: self.counters.segments,
-            tried: self.tried_rate(),
+            remembered_rate: self.remembered_rate(),
         }
     }
 
-    /// The rate of the slowest link in bytes per second, if it is known and the window is one that a former subflow has
-    /// filled.
-    fn tried_rate(&self) -> Option<u64> {
+    /// The rate of the slowest link in bytes per second, if it is known, for the first flight of a remembered window.
+    fn remembered_rate(&self) -> Option<u64> {
         let window = self.former.window?.bytes;
         let is_first = self.counters.segments.saturating_mul(self.mss) < window;
         let rate = || self.cc.measurements().and_then(|m| m.rate());

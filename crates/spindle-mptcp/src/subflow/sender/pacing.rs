@@ -33,9 +33,8 @@ pub(super) struct PacingInput {
     pub(super) mss: u64,
     /// Segments sent so far.
     pub(super) sent: u64,
-    /// The rate of the slowest link in bytes per second, if it is known and the window is one that a former subflow on
-    /// the path has filled.
-    pub(super) tried: Option<u64>,
+    /// The rate of the slowest link in bytes per second, if it is known and the first flight is a remembered window.
+    pub(super) remembered_rate: Option<u64>,
 }
 
 impl PacingInput {
@@ -52,10 +51,12 @@ impl PacingInput {
     }
 
     /// The rate in bytes per second, and the number of bytes that may be sent at once. `None` if pacing does
-    /// not apply, for example if the window takes no longer than [`QUANTUM`]. A window that the path is known to carry is
-    /// sent at the rate of its slowest link, where it makes no queue: it need not take half of a round trip.
+    /// not apply, for example if the window takes no longer than [`QUANTUM`]. A remembered window is sent at the rate of
+    /// the slowest link, where it makes no queue by itself: it need not take half of a round trip.
     fn rate(&self) -> Option<(u64, u64)> {
-        let rate = self.bytes_per_second()?.max(self.tried.unwrap_or(0));
+        let rate = self
+            .bytes_per_second()?
+            .max(self.remembered_rate.unwrap_or(0));
         if self.sent < UNPACED_SEGMENTS {
             return None;
         }
@@ -127,7 +128,7 @@ mod tests {
             srtt: Some(Duration::from_millis(100)),
             mss: 1000,
             sent: 100,
-            tried: None,
+            remembered_rate: None,
         }
     }
 
@@ -155,9 +156,9 @@ mod tests {
             ..input(100_000, 1)
         };
         assert_eq!(near.rate(), None, "a window fits within a millisecond");
-        for (tried, rate) in [(1_000_000, 2_000_000), (5_000_000, 5_000_000)] {
+        for (remembered, rate) in [(1_000_000, 2_000_000), (5_000_000, 5_000_000)] {
             let known = PacingInput {
-                tried: Some(tried),
+                remembered_rate: Some(remembered),
                 ..input(100_000, u64::MAX)
             };
             assert_eq!(known.rate(), Some((rate, rate / 1000)));
