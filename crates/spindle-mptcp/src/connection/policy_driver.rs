@@ -499,6 +499,7 @@ fn view_of(s: &mut Subflow, rules: &ViewRules<'_>) -> SubflowView {
         window_room: s.tx.window_room(),
         mss: s.tx.mss,
         acked_to: s.tx.una,
+        sent_to: s.tx.nxt,
         oldest_unprotected: oldest.filter(|_| !s.dead),
         uncoded: uncoded.filter(|_| !s.dead),
         coded_to: s.tx.board.coded_to(),
@@ -539,6 +540,7 @@ fn oldest_uncopied(
                 len,
                 offset,
                 sent_at: s.unanswered_since(),
+                retransmitted: s.lost && s.repeated,
             });
         }
         board.protect(position);

@@ -658,6 +658,7 @@ mod tests {
             window_room: s.tx.window_room(),
             mss: s.tx.mss,
             acked_to: s.tx.una,
+            sent_to: s.tx.nxt,
             oldest_unprotected: None,
             uncoded: None,
             coded_to: SubflowPosition::SYN,

@@ -329,7 +329,7 @@ impl Connection {
                 parity: coded.map(|c| c.1),
             },
         );
-        self.tell_policy(now, id, start, offset, len, false);
+        self.tell_policy(now, id, (start, offset, len), kind);
         let mut options = if parity {
             self.parity_options(id, start, &payload)
         } else {
@@ -412,8 +412,8 @@ impl Connection {
         kind: SendKind,
     ) {
         for (at, n) in units(len, unit) {
-            let (at, new) = (u64::from(at), kind == SendKind::New);
-            self.tell_policy(now, id, position + at, offset + at, n, new);
+            let at = u64::from(at);
+            self.tell_policy(now, id, (position + at, offset + at, n), kind);
         }
     }
 
@@ -464,10 +464,8 @@ impl Connection {
         &mut self,
         now: Instant,
         subflow: SubflowId,
-        position: SubflowPosition,
-        offset: DataOffset,
-        len: u32,
-        new: bool,
+        (position, offset, len): (SubflowPosition, DataOffset, u32),
+        kind: SendKind,
     ) {
         if let Some(r) = &mut self.policy.sender {
             let segment = SegmentView {
@@ -475,12 +473,13 @@ impl Connection {
                 len,
                 offset,
                 sent_at: now,
+                retransmitted: kind == SendKind::Retransmission,
             };
             r.on_sent(&SentView {
                 now,
                 subflow,
                 segment,
-                new,
+                new: kind == SendKind::New,
             });
             self.policy.triggers.insert(Trigger::Sent);
         }

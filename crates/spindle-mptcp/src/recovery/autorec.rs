@@ -159,6 +159,7 @@ mod tests {
                 len: 1000,
                 offset: DataOffset::START,
                 sent_at: at(micros),
+                retransmitted: false,
             },
             new,
         }

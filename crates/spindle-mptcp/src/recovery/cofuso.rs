@@ -324,6 +324,7 @@ mod tests {
                 len: 1000,
                 offset: DataOffset::START,
                 sent_at: Instant::ZERO,
+                retransmitted: false,
             });
             s.uncoded = (uncoded < self.packets).then(|| RunView {
                 first: Self::at(uncoded),

@@ -103,6 +103,7 @@ mod tests {
             len: 1000,
             offset: DataOffset::START,
             sent_at: Instant::ZERO + Duration::from_micros(micros),
+            retransmitted: false,
         })
     }
 

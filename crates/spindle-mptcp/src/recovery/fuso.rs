@@ -108,6 +108,7 @@ mod tests {
             len: 1000,
             offset: DataOffset(position),
             sent_at: Instant::ZERO,
+            retransmitted: false,
         })
     }
 

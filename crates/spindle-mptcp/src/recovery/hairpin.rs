@@ -164,6 +164,7 @@ mod tests {
                 len: 1000,
                 offset: DataOffset::START,
                 sent_at: Instant::ZERO,
+                retransmitted: false,
             },
             new: false,
         };

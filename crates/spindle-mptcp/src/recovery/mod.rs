@@ -18,6 +18,7 @@ mod oracle;
 mod pinned_worst_path;
 mod priced;
 mod proactive;
+mod repeats;
 mod replicas;
 mod tail_parities;
 mod tcp_ir;
@@ -95,6 +96,8 @@ pub struct SegmentView {
     pub offset: DataOffset,
     /// When it was last sent. The probe of a segment that is not known to be lost does not count.
     pub sent_at: Instant,
+    /// Whether it was lost and sent again.
+    pub retransmitted: bool,
 }
 
 /// Consecutive segments of a subflow that may be protected by parities. Each is original data, not ACKed, not
@@ -142,6 +145,8 @@ pub struct SubflowView {
     pub mss: u64,
     /// Position up to which the subflow acknowledged everything.
     pub acked_to: SubflowPosition,
+    /// Position after the last byte that was sent.
+    pub sent_to: SubflowPosition,
     /// The oldest segment that may be copied and never was: not ACKed, not SACKed (unless the policy's
     /// [`Eligibility`] allows it), not itself a recovery copy, not acknowledged at the data level.
     pub oldest_unprotected: Option<SegmentView>,
@@ -470,6 +475,7 @@ pub(crate) mod tests {
             window_room: u64::MAX,
             mss: 1000,
             acked_to: SubflowPosition::FIRST_BYTE,
+            sent_to: SubflowPosition::FIRST_BYTE,
             oldest_unprotected: None,
             uncoded: None,
             coded_to: SubflowPosition::SYN,

@@ -134,6 +134,7 @@ mod tests {
                 len: 1000,
                 offset: DataOffset(u64::from(s.id.0) * 1000),
                 sent_at: Instant::ZERO,
+                retransmitted: false,
             });
         }
         let of = |subflows: &[SubflowView], given: bool| {

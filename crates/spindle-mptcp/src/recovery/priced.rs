@@ -6,8 +6,9 @@ use std::sync::Arc;
 use spindle_units::{Duration, Instant};
 
 use super::choice::{self, Late, copy_late};
+use super::repeats::Repeats;
 use super::{
-    Action, Capabilities, Eligibility, Prospect, Recovery, RecoveryFactory, SegmentView,
+    Action, Capabilities, Eligibility, Prospect, Recovery, RecoveryFactory, SegmentView, SentView,
     SubflowView, TailParities, View, Window,
 };
 
@@ -21,17 +22,26 @@ use super::{
 ///   the probability that the segment is lost, times the time that the copy would save if it is: the repair by
 ///   its own path takes a probe timeout (RFC 8985, section 7.2) and one way, the copy takes one way.
 /// - **Parities of the last flight** in place of such copies, if their gain is larger, with [`Self::parities`]. A single
-///   subflow has them as well, and nothing else. They need a peer that decodes them.
+///   subflow has them as well. They need a peer that decodes them.
 /// - **Segments of a silent path**, ahead of new data: those that are twice as late, since their path no longer
 ///   answers. If the other subflow has no room, they are copied beyond its window, as long as its bytes in flight are
 ///   less than [`Self::excess`] of the silent subflow's window. Both windows were open a moment ago, and one of the
 ///   paths is gone. A subflow whose own segments are late carries no such copies, since both paths may share the
 ///   bottleneck that drops them.
 ///
+/// **A peer that decodes no parities**, such as a kernel, gets copies in their place:
+///
+/// - As long as a single subflow can send, worthwhile copies are repeats over its own path. Each transmission is repeated at
+///   most once, before its acknowledgement is due.
+/// - If later segments were sent, a loss is found after one RTT, not after a probe timeout. Segments whose acknowledgements
+///   are due are therefore not copied, which leaves more copies for others.
+/// - The retransmission of a segment that was lost is copied at once, ahead of new data, if that is worthwhile.
+/// - New data that do not fit into the peer's window do not delay copies. A lost segment may be what keeps it full.
+///
 /// The number of copies and parities is at most [`Self::share`] of the segments sent, or [`Self::lossy_share`] of those on paths
 /// that lose much. Late segments may cost [`Self::free`] copies more, and as many as were lost. Segments of silent paths
 /// may cost any number. Nothing else is free, so that connections of a few segments do not pay a large share, except
-/// worthwhile copies towards a peer that decodes no parities.
+/// worthwhile copies towards a peer that decodes no parities. Repeats of retransmissions count as copies of late segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PricedCopies {
     /// The gain above which a copy is made, in smoothed RTTs of the path that would carry the copy. 0.05 by default
@@ -96,6 +106,12 @@ impl PricedCopies {
         view.subflows.iter().map(of).sum::<f64>()
     }
 
+    /// Worthwhile copies may cost the free copies more if there are no parities.
+    fn allowed_worthwhile(&self, view: &View<'_>) -> f64 {
+        let free = if view.decodes { 0.0 } else { self.free };
+        self.allowed(view) + free
+    }
+
     /// Late segments may cost the free copies more, and as many as were lost.
     fn allowed_late(&self, view: &View<'_>) -> f64 {
         let lost = view.subflows.iter().map(|s| s.retransmitted).sum::<u64>();
@@ -129,6 +145,16 @@ impl PricedCopies {
         })
     }
 
+    /// How long after its transmission `segment` of subflow `of` is found lost without a copy.
+    fn found_after(view: &View<'_>, of: &SubflowView, segment: &SegmentView) -> Option<Duration> {
+        let is_followed = segment.position + u64::from(segment.len) < of.sent_to;
+        let rtts = match is_followed && !view.decodes {
+            true => 1,
+            false => PROBE_RTTS,
+        };
+        Some(of.srtt? * rtts)
+    }
+
     /// What a copy of `segment`, which subflow `of` carries, gains on average, and its action.
     fn worthwhile(
         &self,
@@ -139,7 +165,7 @@ impl PricedCopies {
         let on = choice::fastest_other(view, of.id, u64::from(segment.len))?;
         let (own, other) = (of.srtt?, on.srtt?);
         let elapsed = view.now.since(segment.sent_at);
-        let repair = (own * PROBE_RTTS).saturating_sub(elapsed) + own / 2;
+        let repair = Self::found_after(view, of, segment)?.saturating_sub(elapsed) + own / 2;
         let saved = repair.saturating_sub(other / 2);
         let rtts = saved.as_nanos() as f64 / other.max(Duration::from_nanos(1)).as_nanos() as f64;
         let gain = of.loss * rtts;
@@ -152,6 +178,7 @@ struct PricedPolicy {
     settings: PricedCopies,
     /// Copies and parities requested so far.
     spent: u64,
+    repeats: Repeats,
     /// When the next segment will be late.
     due: Option<Instant>,
 }
@@ -161,6 +188,7 @@ impl RecoveryFactory for PricedCopies {
         Box::new(PricedPolicy {
             settings: *self,
             spent: 0,
+            repeats: Repeats::default(),
             due: None,
         })
     }
@@ -186,8 +214,13 @@ impl PricedPolicy {
     fn late(&mut self, view: &View<'_>) -> Option<Action> {
         let paid = (self.spent + 1) as f64 <= self.settings.allowed_late(view);
         let patience = if paid { 1 } else { SILENCE };
-        let late_at =
-            |s: &SubflowView, segment: &SegmentView| PricedCopies::late_at(s, segment, patience);
+        let late_at = |s: &SubflowView, segment: &SegmentView| {
+            let again = segment.retransmitted && !view.decodes;
+            match again && paid && self.settings.worthwhile(view, s, segment).is_some() {
+                true => Some(segment.sent_at),
+                false => PricedCopies::late_at(s, segment, patience),
+            }
+        };
         match copy_late(view, late_at) {
             Late::Copy(copy) => return Some(copy),
             Late::Next(at) => self.due = Some(at),
@@ -216,13 +249,7 @@ impl PricedPolicy {
 
     /// The copy or parity with the largest expected gain, if that exceeds the price.
     fn worthwhile(&self, view: &View<'_>) -> Option<Action> {
-        let free = if view.decodes {
-            0.0
-        } else {
-            self.settings.free
-        };
-        let next = (self.spent + 1) as f64;
-        if view.new_data || next > self.settings.allowed(view) + free {
+        if self.spent as f64 + 1.0 > self.settings.allowed_worthwhile(view) {
             return None;
         }
         let copies = view.subflows.iter().filter_map(|s| {
@@ -240,9 +267,27 @@ impl PricedPolicy {
         let best = copies.chain(parities).max_by(|a, b| a.0.total_cmp(&b.0));
         best.map(|(_, action)| action)
     }
+
+    /// The repeat of a segment over its own path, if there is no other one and the expected gain exceeds the price.
+    fn repeat(&mut self, view: &View<'_>) -> Option<Action> {
+        let (of, segment) = self.repeats.candidate(view)?;
+        let allowed = match segment.retransmitted {
+            true => self.settings.allowed_late(view),
+            false => self.settings.allowed_worthwhile(view),
+        };
+        let found = PricedCopies::found_after(view, of, &segment)?;
+        let saved = found.saturating_sub(view.now.since(segment.sent_at));
+        let gain = of.loss * saved.as_secs_f64() / of.srtt?.as_secs_f64();
+        let pays = gain > self.settings.price && self.spent as f64 + 1.0 <= allowed;
+        pays.then(|| self.repeats.request())
+    }
 }
 
 impl Recovery for PricedPolicy {
+    fn on_sent(&mut self, sent: &SentView) {
+        self.repeats.on_sent(sent);
+    }
+
     fn eligibility(&self) -> Eligibility {
         self.settings.eligibility
     }
@@ -254,8 +299,11 @@ impl Recovery for PricedPolicy {
     fn on_opportunity(&mut self, view: &View<'_>) -> Action {
         self.due = None;
         let several = view.subflows.len() > 1;
-        let late = several.then(|| self.late(view)).flatten();
-        let action = late.or_else(|| self.worthwhile(view));
+        let mut action = several.then(|| self.late(view)).flatten();
+        if !view.new_data || view.window_blocked && !view.decodes {
+            let worthwhile = action.or_else(|| self.worthwhile(view));
+            action = worthwhile.or_else(|| self.repeat(view));
+        }
         self.spent += u64::from(action.is_some());
         action.unwrap_or(Action::Nothing)
     }
@@ -297,6 +345,7 @@ mod tests {
             len: 1000,
             offset: DataOffset::START,
             sent_at: Instant::ZERO,
+            retransmitted: false,
         });
         s
     }
@@ -370,6 +419,75 @@ mod tests {
         // Late: 8 more, and 10, as many as were lost.
         assert_eq!(copies(10, 49, true), 40);
         assert_eq!(copies(10, 50, true), 1000, "the path no longer answers");
+    }
+
+    /// Each path has sent ten segments more than the one in question, so that an acknowledgement shows after 20 ms whether
+    /// this one is lost.
+    #[test]
+    fn segment_whose_acknowledgement_is_due_is_not_copied_if_the_peer_decodes_nothing() {
+        let mut subflows = paths(40);
+        subflows[0].sent_to = SubflowPosition::FIRST_BYTE + 11_000;
+        let is_copied = |now, decodes| {
+            let mut v = view(&subflows, false, Trigger::Ack);
+            (v.now, v.decodes) = (at(now), decodes);
+            PricedCopies::default().build(1).on_opportunity(&v) == COPY
+        };
+        // A loss of 20 %, times the time until the acknowledgement is due.
+        assert_eq!(
+            [0, 14, 16].map(|ms| is_copied(ms, false)),
+            [true, true, false]
+        );
+        assert!(is_copied(16, true));
+    }
+
+    #[test]
+    fn retransmission_over_a_lossy_path_is_copied_at_once_and_ahead_of_new_data() {
+        let is_copied = |retransmitted, decodes| {
+            let mut subflows = paths(retransmitted);
+            subflows[0].sent_to = SubflowPosition::FIRST_BYTE + 11_000;
+            let segment = subflows[0].oldest_unprotected.as_mut();
+            segment.expect("in flight").retransmitted = true;
+            let mut v = view(&subflows, true, Trigger::Ack);
+            v.decodes = decodes;
+            PricedCopies::default().build(1).on_opportunity(&v) == COPY
+        };
+        assert!(is_copied(20, false));
+        assert!(!is_copied(5, false), "2.5 % are below the price");
+        assert!(!is_copied(20, true));
+    }
+
+    #[test]
+    fn data_beyond_the_peers_window_do_not_delay_copies_if_it_decodes_nothing() {
+        let subflows = paths(20);
+        let is_copied = |window_blocked, decodes| {
+            let mut v = view(&subflows, true, Trigger::Ack);
+            (v.window_blocked, v.decodes) = (window_blocked, decodes);
+            PricedCopies::default().build(1).on_opportunity(&v) == COPY
+        };
+        assert!(is_copied(true, false));
+        assert!(!is_copied(false, false) && !is_copied(true, true));
+    }
+
+    /// One lossy path, which has sent a segment at 0.
+    #[test]
+    fn segment_on_the_only_path_is_repeated_if_that_is_worth_the_price() {
+        let repeats = |retransmitted, now| {
+            let subflows = &paths(retransmitted)[..1];
+            let mut policy = PricedCopies::default().build(1);
+            let segment = subflows[0].oldest_unprotected.expect("in flight");
+            policy.on_sent(&SentView {
+                now: Instant::ZERO,
+                subflow: SubflowId(0),
+                segment,
+                new: true,
+            });
+            let mut v = view(subflows, false, Trigger::Sent);
+            v.now = at(now);
+            matches!(policy.on_opportunity(&v), Action::Repeat { .. })
+        };
+        assert!(repeats(10, 0), "5 %, times the 2 RTTs of a probe timeout");
+        assert!(!repeats(4, 0));
+        assert!(!repeats(10, 20), "its acknowledgement is due");
     }
 
     /// A single subflow that has sent 200 segments, and ten of them in flight.

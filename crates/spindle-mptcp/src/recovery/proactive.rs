@@ -98,6 +98,7 @@ mod tests {
                 len: 1000,
                 offset: DataOffset::START,
                 sent_at: Instant::ZERO,
+                retransmitted: false,
             },
             new,
         };

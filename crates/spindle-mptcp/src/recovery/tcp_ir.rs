@@ -179,6 +179,7 @@ mod tests {
                 len: 1000,
                 offset: DataOffset(packet * 1000),
                 sent_at: at(micros),
+                retransmitted: false,
             },
             new,
         });

@@ -164,6 +164,7 @@ mod tests {
             len: 1000,
             offset: DataOffset::START + 5_000,
             sent_at: Instant::ZERO,
+            retransmitted: false,
         });
         (s[1].srtt, s[2].srtt) = (Some(ms(40)), Some(ms(30)));
         s
