@@ -199,6 +199,34 @@ fn window_of_a_lossy_path_is_remembered() {
     assert!(later < 0.75 * first, "{later} and {first} s");
 }
 
+/// A tenth of the segments of the path on which a client begins is lost. Copies had been of segments whose acknowledgements
+/// were due, and a lost segment was retransmitted over the lossy path only, while all others waited behind it.
+#[test]
+fn kernel_client_that_begins_on_a_lossy_path_is_nearly_as_fast_as_tcp_on_the_other_one() {
+    // TCP needs three round trips, for 10, 20 and 3 segments.
+    let mean = to_a_kernel_over_a_lossy_path(64);
+    assert!(mean < 0.85 * 0.15, "{mean} s");
+}
+
+/// Forty clients of a network begin at the same time, each with two paths, and download four times. Those that began in a
+/// full queue took it for the path, and the slowest download took twice as long as the mean.
+#[test]
+fn clients_of_a_network_share_what_is_known_of_their_paths() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../experiments/wire/forty-clients.toml"
+    );
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines = text.lines().filter(|l| !l.starts_with("transports"));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let seeds = (1..=4).flat_map(|seed| run_once("spindle", &text, seed).fct_ns);
+    let mut fct_ns: Vec<u64> = seeds.collect();
+    fct_ns.sort_unstable();
+    let p99 = fct_ns[fct_ns.len() * 99 / 100] as f64 / 1e9;
+    let mean = mean_seconds(&fct_ns);
+    assert!(p99 < 1.6 * mean, "{p99} s, mean {mean} s");
+}
+
 /// Responses of 42 KB over persistent connections through a fabric of which each path loses 1 % of the packets.
 fn over_lossy_paths(transport: &str) -> RunResult {
     let text = "[topology]\nname = \"leaf-spine\"\nleaves = 2\nspines = 4\nhosts_per_leaf = 4\n\

@@ -71,7 +71,7 @@ pub use connection::trace::{Coded, TraceEvent, TraceKind};
 pub use connection::{CloseReason, PathError, Role};
 pub use host::{
     Event, Expected, Handle, ListenerId, LossShare, PathHistory, RepairTimes, Stack, StackConfig,
-    StackCounters, StackError,
+    StackCounters, StackError, network_of,
 };
 pub use presets::{
     DEFAULT_TRANSPORT, PRESETS, Preset, PresetName, Variant, for_unmodified_receivers, preset,

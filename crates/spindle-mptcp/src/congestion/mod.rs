@@ -56,7 +56,7 @@ pub use factory::{ControllerFactory, Parameters};
 pub use fully_coupled::FullyCoupled;
 pub use lia::Lia;
 pub use olia::Olia;
-pub use path_measurements::PathMeasurements;
+pub use path_measurements::{NetworkMeasurements, PathMeasurements};
 pub use reno::Reno;
 pub use slow_start_exit::SlowStartExit;
 pub use window::{MIN_SSTHRESH_SEGMENTS, Window};
@@ -177,7 +177,8 @@ pub trait Congestion: Send + std::fmt::Debug {
         None
     }
 
-    /// The subflow begins, and a former one between the same hosts measured this. Does nothing by default.
+    /// The subflow begins. Former ones between the same hosts measured this, or it is supposed since subflows to other hosts of
+    /// the network did. Does nothing by default.
     fn expect(&mut self, former: &PathMeasurements) {
         let _ = former;
     }

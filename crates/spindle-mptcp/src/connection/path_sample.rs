@@ -47,6 +47,11 @@ impl Connection {
         Some((s.local.addr, s.remote.addr))
     }
 
+    /// The RTT that subflow `id` measured last.
+    pub(crate) fn latest_rtt(&self, id: SubflowId) -> Option<Duration> {
+        self.subflows[self.index(id)?].tx.rtt.latest()
+    }
+
     /// Lets subflow `id` start with this window, at most `most` segments, if that is more than its initial window.
     /// Nothing changes if its SYN was retransmitted (RFC 6928, section 2) or if it has sent data.
     #[cold] // the handshake
@@ -68,8 +73,8 @@ impl Connection {
         }
     }
 
-    /// The controller of subflow `id`, which has sent no data, expects what a former subflow between the same hosts
-    /// measured.
+    /// The controller of subflow `id`, which has sent no data, expects what former subflows between the same hosts, or to
+    /// other hosts of the network, measured.
     #[cold] // the handshake
     pub(crate) fn expect_measurements(&mut self, id: SubflowId, former: &PathMeasurements) {
         if let Some(i) = self.index(id) {

@@ -35,7 +35,7 @@ use spindle_wire::{CodedPacket, Endpoint, Flags, Packet, Payload, Segment};
 use account::Account;
 pub use counters::{RepairTimes, StackCounters};
 pub use event::{Event, StackError};
-pub use path_memory::{LossShare, PathHistory};
+pub use path_memory::{LossShare, PathHistory, network_of};
 pub use prefetch::Expected;
 use sources::Sources;
 pub use table::Handle;
@@ -109,7 +109,8 @@ pub struct StackConfig {
     /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each local address and host of
     /// a peer it is the last congestion window of a subflow: the next one starts with it, at most 40 segments. What the
     /// controller measured of the path ([`PathMeasurements`](crate::congestion::PathMeasurements)) is used by subflows that
-    /// begin within 10 s. For each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
+    /// begin within 10 s. Subflows to other hosts of the same network use its smallest round-trip time until it proves wrong. For
+    /// each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
     /// and SYN/ACKs expire after the timeout that the round-trip time gives, and policies and controllers begin with the
     /// losses. 0, the default, remembers nothing.
     pub remembered_paths: usize,

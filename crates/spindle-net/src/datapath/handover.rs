@@ -49,7 +49,7 @@ impl Driver {
             stack: &mut self.stack,
             gate: &mut self.gate,
             signals: &mut self.path_signals,
-            now,
+            clock: self.clock,
         };
         link.settle(now, &mut taker);
     }
@@ -57,7 +57,7 @@ impl Driver {
 
 impl PacketSink for Taker<'_> {
     fn expects(&self, packet: &Packet) -> bool {
-        self.stack.expects(self.now, packet)
+        self.stack.expects(self.clock.now(), packet)
     }
 
     fn take(&mut self, arrival: Arrival) {

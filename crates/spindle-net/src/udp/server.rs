@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use polling::Poller;
+use spindle_mptcp::network_of;
 use spindle_units::{Duration, Instant};
 use spindle_wire::{Ecn, EncapsulationHeader, EncapsulationKind, Endpoint, Flags, Packet};
 
@@ -93,6 +94,15 @@ fn virtual_addr(source: u32, id: u64) -> IpAddr {
     let [a, b] = PREFIX.map(u128::from);
     let bits = a << 112 | b << 96 | u128::from(source) << 64 | u128::from(id);
     Ipv6Addr::from_bits(bits).into()
+}
+
+/// What stands for the source of a datagram in virtual addresses: 16 bits for its network, and 16 for the source in it. The
+/// stack's memory of paths thus finds what it knows of the same host and of its network. Networks with the same bits share
+/// what is remembered of them.
+fn source_bits(secret: &Secret, way: Route) -> u32 {
+    let network = secret.hash(b'w', &network_of(way.0.ip())) >> 48;
+    let source = secret.hash(b's', &Source::of(way)) >> 48;
+    (network << 16 | source) as u32
 }
 
 /// The id of a virtual address.
@@ -205,8 +215,7 @@ impl UdpServer {
 
     /// The address by which the stack knows the peer of an id. The id's first segment came from `way`.
     fn addr_of(&self, id: u64, way: Route) -> IpAddr {
-        let source = self.secret.hash(b's', &Source::of(way));
-        virtual_addr((source >> 32) as u32, id)
+        virtual_addr(source_bits(&self.secret, way), id)
     }
 
     /// The addresses, the peer's and the own one, by which the stack knows the ends of a subflow whose first segment
@@ -771,5 +780,29 @@ impl Link for UdpServer {
             evicted: self.ids.evicted(),
             ..self.udp
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_addresses_have_48_bits_of_a_network_and_64_of_a_host() {
+        let secret = Secret::fixed();
+        let from = |ip: &str| {
+            let way = (SocketAddr::new(ip.parse().unwrap(), 4711), None);
+            virtual_addr(source_bits(&secret, way), 7)
+        };
+        let bits = |a: IpAddr, n: usize| match a {
+            IpAddr::V6(a) => a.to_bits() >> (128 - n),
+            IpAddr::V4(_) => unreachable!("virtual addresses are of IPv6"),
+        };
+        let shared = |a, b| [48, 64].map(|n| bits(from(a), n) == bits(from(b), n));
+        assert_eq!(shared("192.0.2.1", "192.0.2.2"), [true, false]);
+        assert_eq!(shared("2001:db8:1:2::3", "2001:db8:1:2::4"), [true, true]);
+        assert_eq!(shared("2001:db8:1:2::3", "2001:db8:1:5::3"), [true, false]);
+        assert_eq!(shared("2001:db8:1::", "2001:db8:2::"), [false, false]);
+        assert_eq!(id_of(from("192.0.2.1")), Some(7));
     }
 }

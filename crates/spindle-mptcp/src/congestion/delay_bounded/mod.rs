@@ -36,6 +36,8 @@ use together::Together;
 ///
 /// **What an earlier subflow measured** of the same path, its round-trip time without a queue and its rate, counts as
 /// measured by this one ([`PathMeasurements`]). A flow that begins in a full queue would take it for the path and keep it full.
+/// The round-trip time of other hosts in the network is supposed to be that of the path, until two reductions do not shorten
+/// the queue.
 ///
 /// **Several subflows in one queue** are one flow together: the number of flows is what the path carries over the windows of
 /// all of them, each grows by its part, and a loss with a queue reduces all of them. Subflows are in one queue if their
@@ -312,6 +314,8 @@ impl DelayBoundedController {
             if !self.is_futile(queue) {
                 self.shrink(base.as_nanos() as f64 / smallest.as_nanos().max(1) as f64);
                 self.shrunk_at = [self.shrunk_at[1], Some(queue)];
+            } else {
+                self.path.reject_supposition();
             }
             return true;
         } else if let Some(arrived) = self.losses.lost_growth() {
@@ -525,7 +529,7 @@ impl Congestion for DelayBoundedController {
     }
 
     fn measurements(&self) -> Option<PathMeasurements> {
-        Some(self.path)
+        Some(self.path.without_supposition())
     }
 
     fn expect(&mut self, former: &PathMeasurements) {
@@ -546,6 +550,7 @@ impl Congestion for DelayBoundedController {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NetworkMeasurements;
     use super::super::tests::{MSS, Path, parameters};
     use super::*;
 
@@ -763,6 +768,22 @@ mod tests {
         };
         assert_eq!(rounds(None), 160);
         assert!(rounds(Some(ROUND)) < 40);
+    }
+
+    /// The path has 20 ms. Other hosts of the network have 10 ms, and their queue made it 20 ms at times.
+    #[test]
+    fn path_that_is_longer_than_that_of_the_network_is_filled_within_some_rounds() {
+        let mut b = Bottleneck::new(1000);
+        let mut network = NetworkMeasurements::default();
+        network.on_handshake(b.path.now, ROUND / 2);
+        let mut former = PathMeasurements::default();
+        former.suppose(&network);
+        b.path.cc.expect(&former);
+        let windows: Vec<u64> = (0..16).map(|_| b.after(1)).collect();
+        assert!(windows[3] < 20, "{windows:?}");
+        assert!(windows[15] >= CAPACITY, "{windows:?}");
+        let measured = b.path.cc.measurements().and_then(|m| m.smallest_rtt());
+        assert_eq!(measured, Some(ROUND));
     }
 
     #[test]

@@ -100,26 +100,31 @@ impl PathHistory {
     }
 }
 
-/// A local address and the network of a peer: 24 bits of an IPv4 address and 64 of an IPv6 address. Hosts of a network
-/// share the path to it (RFC 9040, section 6.2).
+/// A local address and the network of a peer: 24 bits of an IPv4 address and 48 of an IPv6 address, as many as sites have
+/// (RFC 6177). Hosts of a network share the path to it (RFC 9040, section 6.2).
 pub(super) type Route = (IpAddr, IpAddr);
 
 /// The network of `remote`, as seen from `local`.
 pub(super) fn route(local: IpAddr, remote: IpAddr) -> Route {
-    let network = match remote {
-        IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() & !0xff)),
-        IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX))),
-    };
-    (local, network)
+    (local, network_of(remote))
+}
+
+/// The network that contains this address, as the memory of paths counts networks: an IPv4 /24 or an IPv6 /48.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(a) => Ipv4Addr::from_bits(a.to_bits() >> 8 << 8).into(),
+        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() >> 80 << 80).into(),
+    }
 }
 
 /// The host of `remote`, as seen from `local`: an IPv4 address or the first 64 bits of an IPv6 address, since a host changes
 /// the others (RFC 8981).
 pub(super) fn host_route(local: IpAddr, remote: IpAddr) -> Route {
-    match remote {
-        IpAddr::V4(_) => (local, remote),
-        IpAddr::V6(_) => route(local, remote),
-    }
+    let host = match remote {
+        IpAddr::V4(a) => a.into(),
+        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() >> 64 << 64).into(),
+    };
+    (local, host)
 }
 
 #[cfg(test)]
@@ -202,6 +207,11 @@ mod tests {
         assert_eq!(to("192.0.2.7"), to("192.0.2.200"));
         assert_ne!(to("192.0.2.7"), to("192.0.3.7"));
         assert_eq!(to("2001:db8::1"), to("2001:db8::ffff:1"));
-        assert_ne!(to("2001:db8::1"), to("2001:db8:0:1::1"));
+        assert_eq!(to("2001:db8::1"), to("2001:db8:0:1::1"));
+        assert_ne!(to("2001:db8::1"), to("2001:db8:1::1"));
+        let host = |remote: &str| host_route(local, remote.parse().unwrap());
+        assert_eq!(host("2001:db8::1"), host("2001:db8::ffff:1"));
+        assert_ne!(host("2001:db8::1"), host("2001:db8:0:1::1"));
+        assert_ne!(host("192.0.2.7"), host("192.0.2.200"));
     }
 }

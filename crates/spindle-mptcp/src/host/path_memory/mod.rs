@@ -3,8 +3,9 @@
 //!
 //! **Windows.** When the peer has acknowledged all data, and has closed its side or acknowledged the DATA_FIN, the stack
 //! records the congestion window of each of its subflows, for its local address and the host of the peer: an IPv4 address or
-//! the first 64 bits of an IPv6 address. It does not wait for the connection to end, because the next one may begin before that: a client that has read an answer closes, and asks again. In slow start this is the whole window,
-//! which a longer connection would send next. After a timeout it is the slow-start threshold. The next subflow between the
+//! the first 64 bits of an IPv6 address. It does not wait for the connection to end, because the next one may begin before
+//! that: a client that has read an answer closes, and asks again. In slow start this is the whole window, which a longer
+//! connection would send next. After a timeout it is the slow-start threshold. The next subflow between the
 //! two starts with it, if it is more than its initial window. A subflow that does not fill its window leaves the record as it
 //! was, and so does one that fills a smaller window without congestion.
 //!
@@ -13,7 +14,10 @@
 //! the initial window. A burst of connections therefore does not multiply a window that only one connection has tried.
 //!
 //! **Measurements.** What the controllers measured of the path itself, without queues, is recorded for the same hosts and used
-//! by all later subflows that begin soon after. A subflow that begins in a full queue would take it for the path.
+//! by all later subflows that begin soon after. A subflow that begins in a full queue would take it for the path. Handshakes
+//! and ended subflows also record round-trip times for the network of the peer (RFC 9040, section 6.2). A subflow whose
+//! handshake takes as long as those of others in the network begins with the smallest one. Its controller finds out whether
+//! that is the one of its own path.
 //!
 //! **Histories.** The round-trip time and the losses of a subflow are recorded for its local address and the network of
 //! the peer. They do not change the load of a path, so that all later subflows use them: the timer of a SYN or SYN/ACK
@@ -28,12 +32,12 @@ use std::net::IpAddr;
 use spindle_units::{Duration, Instant};
 
 use super::table::Keyed;
-use crate::congestion::PathMeasurements;
+use crate::congestion::{NetworkMeasurements, PathMeasurements};
 use crate::connection::{Connection, ConnectionEvent, PathSample};
 use crate::subflow::sender::LastWindow;
 use crate::types::SubflowId;
 use aged::Aged;
-pub use history::{LossShare, PathHistory};
+pub use history::{LossShare, PathHistory, network_of};
 use history::{Route, host_route, route};
 
 /// A record is used within this time. A path's load changes within minutes (our choice; Linux keeps its
@@ -49,6 +53,7 @@ const MOST_SEGMENTS: u64 = 40;
 pub(super) struct PathMemory {
     windows: Aged<Route, LastWindow>,
     measurements: Aged<Route, PathMeasurements>,
+    networks: Aged<Route, NetworkMeasurements>,
     histories: Aged<Route, PathHistory>,
     is_off: bool,
 }
@@ -59,6 +64,7 @@ impl PathMemory {
         Self {
             windows: Aged::new(keyed, most, LIFETIME),
             measurements: Aged::new(keyed, most, PathMeasurements::LIFETIME),
+            networks: Aged::new(keyed, most, PathMeasurements::LIFETIME),
             histories: Aged::new(keyed, most, LIFETIME),
             is_off: most == 0,
         }
@@ -105,15 +111,27 @@ impl PathMemory {
         self.histories.get(now, &route(local, remote))
     }
 
+    /// What was measured on the path to the network of the peer lately.
+    fn network(&self, now: Instant, (local, remote): (IpAddr, IpAddr)) -> NetworkMeasurements {
+        let known = self.networks.get(now, &route(local, remote));
+        known.unwrap_or_default()
+    }
+
     /// Subflow `id` is established, and has sent no data.
     fn recall(&mut self, now: Instant, c: &mut Connection, id: SubflowId) {
         let Some(path) = c.path_of(id) else {
             return;
         };
         let host = host_route(path.0, path.1);
-        if let Some(former) = self.measurements.get(now, &host) {
-            c.expect_measurements(id, &former);
+        let mut former = self.measurements.get(now, &host).unwrap_or_default();
+        if let Some(rtt) = c.latest_rtt(id) {
+            let mut network = self.network(now, path);
+            if network.on_handshake(now, rtt) {
+                former.suppose(&network);
+            }
+            self.networks.insert(now, route(path.0, path.1), network);
         }
+        c.expect_measurements(id, &former);
         let window = self.windows.take(now, &host);
         if let Some(window) = window.filter(|w| now.since(w.at) <= LIFETIME) {
             c.start_with_window(id, window, MOST_SEGMENTS);
@@ -136,6 +154,12 @@ impl PathMemory {
                 measured.join(&known);
             }
             self.measurements.insert(now, host, measured);
+            if let Some((srtt, _)) = sample.rtt {
+                let mut network = self.network(now, sample.path);
+                network.on_end(now, &measured, srtt);
+                self.networks
+                    .insert(now, route(sample.path.0, sample.path.1), network);
+            }
         }
         let route = route(sample.path.0, sample.path.1);
         let before = self.histories.get(now, &route);
