@@ -109,10 +109,9 @@ pub struct StackConfig {
     /// The number of paths that the stack remembers for ten minutes (RFC 9040, section 6). For each local address and host of
     /// a peer it is the last congestion window of a subflow: the next one starts with it, at most 40 segments. What the
     /// controller measured of the path ([`PathMeasurements`](crate::congestion::PathMeasurements)) is used by subflows that
-    /// begin within 10 s. Subflows to other hosts of the same network use its smallest round-trip time until it proves wrong. For
-    /// each local address and network of peers it is what [`PathHistory`] contains: the timers of SYNs
-    /// and SYN/ACKs expire after the timeout that the round-trip time gives, and policies and controllers begin with the
-    /// losses. 0, the default, remembers nothing.
+    /// begin within 10 s, its round-trip time also for other hosts of the network until it proves wrong. For each local address
+    /// and network of peers it is what [`PathHistory`] contains: the timers of SYNs and SYN/ACKs expire after the timeout that
+    /// the round-trip time gives, and policies and controllers begin with the losses. 0, the default, remembers nothing.
     pub remembered_paths: usize,
 }
 

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_repeated_without_room_beside_another_path_or_if_the_peer_decodes() {
+    fn nothing_is_repeated_without_room_next_to_another_path_or_if_the_peer_decodes() {
         let is_repeated = |change: fn(&mut [SubflowView; 2]), decodes| {
             let mut subflows = [path(0), path(1)];
             subflows[1].usable = false;
