@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use spindle_mptcp::{StackConfig, preset};
 
-    /// Three of ten round-trip times that 40 clients measured on a busy machine were shorter than their path.
+    /// It had the time at which the turn began, so that round-trip times were shorter than the path on busy machines.
     #[test]
     fn packet_that_arrives_late_in_a_turn_is_not_early() {
         const DELAY: std::time::Duration = std::time::Duration::from_millis(20);
