@@ -241,7 +241,7 @@ fn over_lossy_paths(transport: &str) -> RunResult {
 fn parity_of_the_last_flight_saves_waiting_for_at_most_5_percent_of_the_bytes() {
     let (with, without) = (
         over_lossy_paths("spindle"),
-        over_lossy_paths("spindle+priced-copies"),
+        over_lossy_paths("spindle+no-recovery"),
     );
     let share = |r: &RunResult| r.extra_bytes as f64 / r.payload_bytes as f64;
     assert!(share(&without) < 0.001, "{}", share(&without));
