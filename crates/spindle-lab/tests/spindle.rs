@@ -185,7 +185,7 @@ fn to_a_kernel_over_a_lossy_path(remembered: u32) -> f64 {
          arrivals = \"sequential\"\nsizes = \"45KB\"\nconnections = \"new\"\nask = \"at-once\"\nfirst_path = 2\n\
          flows = 200"
     );
-    let transport = "spindle+priced-copies+no-race+no-early-join";
+    let transport = "spindle+repeated-copies+no-race+no-early-join";
     let result = run_once(transport, &text, FIRST_SEED);
     assert_eq!(result.completed, 200);
     mean_seconds(&result.fct_ns)
@@ -241,7 +241,7 @@ fn over_lossy_paths(transport: &str) -> RunResult {
 fn parity_of_the_last_flight_saves_waiting_for_at_most_5_percent_of_the_bytes() {
     let (with, without) = (
         over_lossy_paths("spindle"),
-        over_lossy_paths("spindle+no-recovery"),
+        over_lossy_paths("spindle+priced-copies"),
     );
     let share = |r: &RunResult| r.extra_bytes as f64 / r.payload_bytes as f64;
     assert!(share(&without) < 0.001, "{}", share(&without));

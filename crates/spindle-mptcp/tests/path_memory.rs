@@ -314,10 +314,8 @@ fn subflow_that_begins_in_a_queue_knows_it_from_an_earlier_one_of_the_same_host(
         largest_flight_in_a_queue("10.0.0.99:0", 4, at_once),
         largest_flight_in_a_queue("10.0.0.1:0", 4, Duration::from_secs(21)),
     ];
-    // The round-trip time of the handshake counts, but not that of the empty path 21 s ago.
-    let enough = [known * 2, known * 2, known * 4 / 3];
     assert!(
-        unknown.iter().zip(enough).all(|(u, least)| *u >= least),
+        unknown.iter().all(|u| known * 2 <= *u),
         "{known} segments, not {unknown:?}"
     );
 }

@@ -31,8 +31,8 @@ use super::{
 ///
 /// **A peer that decodes no parities**, such as a kernel, gets copies in their place:
 ///
-/// - As long as a single subflow can send, worthwhile copies are repeats over its own path. Each transmission is repeated at
-///   most once, before its acknowledgement is due.
+/// - As long as a single subflow can send, worthwhile copies are repeats over its own path, with [`Self::repeats`]. Each
+///   transmission is repeated at most once, before its acknowledgement is due.
 /// - If later segments were sent, a loss is found after one RTT, not after a probe timeout. Segments whose acknowledgements
 ///   are due are therefore not copied, which leaves more copies for others.
 /// - The retransmission of a segment that was lost is copied at once, ahead of new data, if that is worthwhile.
@@ -62,6 +62,8 @@ pub struct PricedCopies {
     pub excess: f64,
     /// Which segments may be copied.
     pub eligibility: Eligibility,
+    /// Whether segments are repeated over the only path there is. `false` by default, `true` towards unmodified receivers.
+    pub repeats: bool,
     /// Parities of the last flight. `None` by default.
     pub parities: Option<TailParities>,
 }
@@ -76,6 +78,7 @@ impl Default for PricedCopies {
             free: 8.0,
             excess: 0.5,
             eligibility: Eligibility::default(),
+            repeats: false,
             parities: None,
         }
     }
@@ -93,6 +96,14 @@ impl PricedCopies {
     pub fn with_parities() -> Self {
         Self {
             parities: Some(TailParities::default()),
+            ..Self::default()
+        }
+    }
+
+    /// The default values, and repeats over the only path there is.
+    pub fn with_repeats() -> Self {
+        Self {
+            repeats: true,
             ..Self::default()
         }
     }
@@ -203,6 +214,7 @@ impl RecoveryFactory for PricedCopies {
     fn for_unmodified_receivers(&self) -> Option<Arc<dyn RecoveryFactory>> {
         Some(Arc::new(Self {
             eligibility: Eligibility::NotDataAcked,
+            repeats: true,
             parities: None,
             ..*self
         }))
@@ -275,9 +287,9 @@ impl PricedPolicy {
             true => self.settings.allowed_late(view),
             false => self.settings.allowed_worthwhile(view),
         };
-        let found = PricedCopies::found_after(view, of, &segment)?;
-        let saved = found.saturating_sub(view.now.since(segment.sent_at));
-        let gain = of.loss * saved.as_secs_f64() / of.srtt?.as_secs_f64();
+        let srtt = of.srtt?;
+        let saved = srtt.saturating_sub(view.now.since(segment.sent_at));
+        let gain = of.loss * saved.as_secs_f64() / srtt.as_secs_f64();
         let pays = gain > self.settings.price && self.spent as f64 + 1.0 <= allowed;
         pays.then(|| self.repeats.request())
     }
@@ -285,7 +297,9 @@ impl PricedPolicy {
 
 impl Recovery for PricedPolicy {
     fn on_sent(&mut self, sent: &SentView) {
-        self.repeats.on_sent(sent);
+        if self.settings.repeats {
+            self.repeats.on_sent(sent);
+        }
     }
 
     fn eligibility(&self) -> Eligibility {
@@ -473,7 +487,7 @@ mod tests {
     fn segment_on_the_only_path_is_repeated_if_that_is_worth_the_price() {
         let repeats = |retransmitted, now| {
             let subflows = &paths(retransmitted)[..1];
-            let mut policy = PricedCopies::default().build(1);
+            let mut policy = PricedCopies::with_repeats().build(1);
             let segment = subflows[0].oldest_unprotected.expect("in flight");
             policy.on_sent(&SentView {
                 now: Instant::ZERO,
@@ -485,9 +499,9 @@ mod tests {
             v.now = at(now);
             matches!(policy.on_opportunity(&v), Action::Repeat { .. })
         };
-        assert!(repeats(10, 0), "5 %, times the 2 RTTs of a probe timeout");
-        assert!(!repeats(4, 0));
-        assert!(!repeats(10, 20), "its acknowledgement is due");
+        assert!(repeats(11, 0), "5.5 % of an RTT");
+        assert!(!repeats(10, 0), "5 %, the price");
+        assert!(!repeats(100, 20), "its acknowledgement is due");
     }
 
     /// A single subflow that has sent 200 segments, and ten of them in flight.

@@ -16,8 +16,8 @@
 //! **Measurements.** What the controllers measured of the path itself, without queues, is recorded for the same hosts and used
 //! by all later subflows that begin soon after. A subflow that begins in a full queue would take it for the path. Handshakes
 //! and ended subflows also record round-trip times for the network of the peer (RFC 9040, section 6.2). A subflow whose
-//! handshake takes as long as those of others in the network begins with the smallest one, its own included. Its controller
-//! finds out whether that is the one of its own path.
+//! handshake takes as long as those of others in the network begins with the smallest one. Its controller finds out whether
+//! that is the one of its own path.
 //!
 //! **Histories.** The round-trip time and the losses of a subflow are recorded for its local address and the network of
 //! the peer. They do not change the load of a path, so that all later subflows use them: the timer of a SYN or SYN/ACK
@@ -125,9 +125,10 @@ impl PathMemory {
         let host = host_route(path.0, path.1);
         let mut former = self.measurements.get(now, &host).unwrap_or_default();
         if let Some(rtt) = c.latest_rtt(id) {
-            let mut network = self.network(now, path);
+            let others = self.network(now, path);
+            let mut network = others;
             if network.on_handshake(now, rtt) {
-                former.suppose(&network);
+                former.suppose(&others);
             }
             self.networks.insert(now, route(path.0, path.1), network);
         }
