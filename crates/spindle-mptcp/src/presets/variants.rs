@@ -566,7 +566,7 @@ const OTHERS: &[Other] = others! {
         with_fuso;
     "priced-copies", "recovery: late segments over another path, others if the expected gain exceeds the price; at most 8 copies, and 4 % of segments or 8 % on paths that lose 5 % and more (docs/spindle.md)",
         |c| with_priced_copies(c, PricedCopies::default());
-    "repeated-copies", "recovery: as with `priced-copies`; repeats over the only path (docs/spindle.md)",
+    "repeated-copies", "recovery: `priced-copies`, and repeats over the only path (docs/spindle.md)",
         |c| with_priced_copies(c, PricedCopies::with_repeats());
     "tail-parities", "recovery: as with `priced-copies`, and a parity of the last flight if its expected gain exceeds the price; a path is assumed to lose 1 % until it was observed (docs/spindle.md)",
         |c| with_priced_copies(c, PricedCopies::with_parities());
