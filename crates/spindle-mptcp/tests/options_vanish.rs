@@ -70,15 +70,22 @@ impl Transfer {
     }
 
     fn run(&self) -> Run {
+        self.run_with(|_, _, _| {})
+    }
+
+    /// `change` may change segments in transit, by the time since the beginning and the side that sends them.
+    fn run_with(&self, mut change: impl FnMut(Duration, usize, &mut Segment) + 'static) -> Run {
         let path = Path {
             loss: [self.loss; 2],
             jitter: Duration::from_micros(self.jitter),
             ..Path::clean(ms(5))
         };
         let mut net = Net::new(self.seed, vec![path]);
-        let (at, stripped) = (net.now + ms(self.from), self.stripped);
+        let (start, from, stripped) = (net.now, ms(self.from), self.stripped);
         net.hook = Some(Box::new(move |now, side, seg| {
-            if now >= at && stripped[side] {
+            let elapsed = now.since(start);
+            change(elapsed, side, seg);
+            if elapsed >= from && stripped[side] {
                 strip(seg);
             }
             true
@@ -152,6 +159,31 @@ fn a_transfer_falls_back_to_plain_tcp_whichever_direction_is_stripped() {
             }
         }
     }
+}
+
+/// The client's data level is busy for more than three round trips, so that the DATA_ACK stands still while the subflow
+/// acknowledges. Linux does this if the system is busy. Data that were sent a second time for it no longer were in order
+/// on the subflow, and the connection was reset when the options vanished.
+#[test]
+fn connection_whose_data_acks_were_late_still_falls_back() {
+    let t = Transfer {
+        from: 75,
+        ..Transfer::calm()
+    };
+    let mut known = None;
+    let run = t.run_with(move |elapsed, side, seg| {
+        let Some(dss) = seg.options.dss.as_mut().filter(|_| side == CLIENT) else {
+            return;
+        };
+        match (ms(35)..ms(70)).contains(&elapsed) {
+            true => dss.data_ack = known,
+            false => known = dss.data_ack,
+        }
+    });
+    let plain = (true, CloseReason::Finished);
+    assert_eq!(ends(&run), [plain; 2]);
+    let client = &run.sides[CLIENT];
+    assert_eq!((client.wrong_at, client.got), (None, 500_000));
 }
 
 /// The client's window closes between its reads. The end of a window that closed before the fallback and opened with it

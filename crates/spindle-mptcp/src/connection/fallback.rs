@@ -358,7 +358,7 @@ impl Connection {
     /// Whether there is only the first subflow, it alone carried data, and it carried each byte of ours once
     /// and in order. With parities of blocks this is false, because the peer may have sent a parity that
     /// arrived without its option. Such a parity cannot be distinguished from data.
-    fn is_linear(&self) -> bool {
+    pub(super) fn is_linear(&self) -> bool {
         let Some(sf) = self.subflows.only().map(|i| &self.subflows[i]) else {
             return false;
         };

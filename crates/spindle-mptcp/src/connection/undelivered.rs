@@ -8,7 +8,8 @@
 //!
 //! The sign is a DATA_ACK that does not advance although some subflow has acknowledged the next data. It may
 //! also be late for data that did arrive, because Linux acknowledges a segment on its subflow before its data
-//! level has processed it. So the DATA_ACK gets a round trip to advance. Then a single segment is reinjected.
+//! level has processed it. So the DATA_ACK gets a round trip to advance, or a retransmission timeout as long as the
+//! connection could fall back: a reinjection over the only subflow ends that. Then a single segment is reinjected.
 //! If the DATA_ACK advances to the end of that segment and no further, the later data were dropped too. They
 //! are reinjected at once, twice as many each time.
 
@@ -85,7 +86,10 @@ impl Connection {
         let released = self.subflows.untracked_at(i).tx.board.take_released();
         let has_data_ack = seg.options.dss.is_some_and(|d| d.data_ack.is_some());
         let una = self.send.una;
-        let grace = self.shortest_round_trip();
+        let grace = match self.is_linear() {
+            true => self.slowest_rto(),
+            false => self.shortest_round_trip(),
+        };
         let u = &mut self.scheduling.undelivered;
         for (start, end) in released {
             u.acked_on_subflows.insert(start.max(una), end);
