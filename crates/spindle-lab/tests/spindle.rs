@@ -209,7 +209,8 @@ fn kernel_client_that_begins_on_a_lossy_path_is_nearly_as_fast_as_tcp_on_the_oth
 }
 
 /// Forty clients of a network begin at the same time, each with two paths, and download four times. Those that began in a
-/// full queue took it for the path, and the slowest download took twice as long as the mean.
+/// full queue took it for the path, and the slowest download took twice as long as the mean. Then each of them measured the
+/// rate of the slowest link by itself, those that measured less took less, and the slowest one took 1.28 times the mean.
 #[test]
 fn clients_of_a_network_share_what_is_known_of_their_paths() {
     let file = concat!(
@@ -224,7 +225,7 @@ fn clients_of_a_network_share_what_is_known_of_their_paths() {
     fct_ns.sort_unstable();
     let p99 = fct_ns[fct_ns.len() * 99 / 100] as f64 / 1e9;
     let mean = mean_seconds(&fct_ns);
-    assert!(p99 < 1.6 * mean, "{p99} s, mean {mean} s");
+    assert!(p99 < 1.25 * mean, "{p99} s, mean {mean} s");
 }
 
 /// Responses of 42 KB over persistent connections through a fabric of which each path loses 1 % of the packets.

@@ -18,6 +18,7 @@ mod factory;
 mod fully_coupled;
 mod hystart;
 mod lia;
+mod network_rate;
 mod olia;
 mod path_measurements;
 mod recent;
@@ -55,6 +56,7 @@ pub use delay_bounded::DelayBounded;
 pub use factory::{ControllerFactory, Parameters};
 pub use fully_coupled::FullyCoupled;
 pub use lia::Lia;
+pub use network_rate::NetworkRate;
 pub use olia::Olia;
 pub use path_measurements::{NetworkMeasurements, PathMeasurements};
 pub use reno::Reno;
@@ -181,6 +183,12 @@ pub trait Congestion: Send + std::fmt::Debug {
     /// the network did. Does nothing by default.
     fn expect(&mut self, former: &PathMeasurements) {
         let _ = former;
+    }
+
+    /// The subflow begins. Flows to the network of the peer, this one included, share what they measure of the slowest link.
+    /// Does nothing by default.
+    fn share_rate(&mut self, network: &NetworkRate) {
+        let _ = network;
     }
 
     /// The subflow begins, and this share of segments was lost by former ones on its path, from 0 to 1. Does nothing by

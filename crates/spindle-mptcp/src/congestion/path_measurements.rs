@@ -83,8 +83,8 @@ impl PathMeasurements {
 /// The round-trip times that hosts of a network had in the last 10 to 20 s, in handshakes and until the end of subflows.
 ///
 /// Hosts of a network may be at different distances. A host belongs to those that share a path if its round-trip time is
-/// one that they measure, without a queue or with theirs. Rates are not shared: the links of hosts differ, and of flows at one
-/// bottleneck, those that know a higher rate have larger windows.
+/// one that they measure, without a queue or with theirs. Such hosts share the rate of the slowest link as well, while their
+/// subflows run ([`super::NetworkRate`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkMeasurements {
     smallest: Recent<Duration>,

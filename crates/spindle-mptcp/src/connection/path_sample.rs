@@ -7,7 +7,7 @@ use spindle_units::{Duration, Instant};
 
 use super::Connection;
 use super::ended::SubflowEnd;
-use crate::congestion::PathMeasurements;
+use crate::congestion::{NetworkRate, PathMeasurements};
 use crate::subflow::sender::LastWindow;
 use crate::types::{SubflowId, SubflowPosition};
 
@@ -79,6 +79,14 @@ impl Connection {
     pub(crate) fn expect_measurements(&mut self, id: SubflowId, former: &PathMeasurements) {
         if let Some(i) = self.index(id) {
             self.subflows[i].tx.cc.expect(former);
+        }
+    }
+
+    /// The controller of subflow `id`, which has sent no data, shares the rate of the slowest link with other flows.
+    #[cold] // the handshake
+    pub(crate) fn share_rate(&mut self, id: SubflowId, network: &NetworkRate) {
+        if let Some(i) = self.index(id) {
+            self.subflows[i].tx.cc.share_rate(network);
         }
     }
 

@@ -11,7 +11,8 @@ use super::cubic::CubicController;
 use super::hystart::{self, Round};
 use super::window::{MIN_SSTHRESH_SEGMENTS, Window};
 use super::{
-    AckSample, Congestion, ControllerFactory, Coupling, Parameters, PathMeasurements, Signal,
+    AckSample, Congestion, ControllerFactory, Coupling, NetworkRate, Parameters, PathMeasurements,
+    Signal,
 };
 use capacity::Capacity;
 use losses::Losses;
@@ -37,7 +38,8 @@ use together::Together;
 /// **What an earlier subflow measured** of the same path, its round-trip time without a queue and its rate, counts as
 /// measured by this one ([`PathMeasurements`]). A flow that begins in a full queue would take it for the path and keep it full.
 /// The round-trip time of other hosts in the network is supposed to be that of the path, until two reductions do not shorten
-/// the queue.
+/// the queue. Until then, flows to the network share what they measure of the rate ([`NetworkRate`]), so that all of them
+/// expect the same number of flows.
 ///
 /// **Several subflows in one queue** are one flow together: the number of flows is what the path carries over the windows of
 /// all of them, each grows by its part, and a loss with a queue reduces all of them. Subflows are in one queue if their
@@ -109,6 +111,7 @@ impl DelayBounded {
             least_target: self.least_target.max(p.timing_precision),
             subflow: p.subflow,
             path: PathMeasurements::default(),
+            network_rate: None,
             capacity: Capacity::new(p.timing_precision),
             round: Round::default(),
             second_half: SecondHalf::default(),
@@ -172,6 +175,8 @@ struct DelayBoundedController {
     subflow: usize,
     /// The round-trip time without a queue, and the rate of the slowest link.
     path: PathMeasurements,
+    /// What this flow and others to the network of the peer measure together, if they are known.
+    network_rate: Option<NetworkRate>,
     capacity: Capacity,
     round: Round,
     second_half: SecondHalf,
@@ -208,7 +213,9 @@ impl DelayBoundedController {
         let share = base.as_nanos() as f64 * self.settings.target_share;
         let one = share.max(self.least_target.as_nanos() as f64);
         let windows = self.window().cwnd() as f64 * self.together.number();
-        let flows = self.path.bytes_in(base).unwrap_or(0.0) / windows;
+        let own = self.path.rate();
+        let rate = self.network_rate.as_ref().map_or(own, |n| n.for_flow(own));
+        let flows = rate.unwrap_or(0) as f64 * base.as_secs_f64() / windows;
         let factor = (flows * TARGET_PER_FLOW).clamp(1.0, self.settings.largest_factor.max(1.0));
         Duration::from_nanos((one * factor) as u64)
     }
@@ -250,6 +257,9 @@ impl DelayBoundedController {
         self.round.begin_next(s.next);
         if let Some(rate) = self.capacity.end_round(s.losses) {
             self.path.on_rate(s.now, rate);
+            if let Some(network) = &self.network_rate {
+                network.on_rate(rate);
+            }
         }
         self.losses.end_round(s.losses, self.window().mss());
         self.untried = self.untried.saturating_add(1);
@@ -316,6 +326,7 @@ impl DelayBoundedController {
                 self.shrunk_at = [self.shrunk_at[1], Some(queue)];
             } else {
                 self.path.reject_supposition();
+                self.network_rate = None;
             }
             return true;
         } else if let Some(arrived) = self.losses.lost_growth() {
@@ -524,6 +535,7 @@ impl Congestion for DelayBoundedController {
     fn on_return(&mut self) {
         self.cubic.on_return();
         self.path = PathMeasurements::default();
+        self.network_rate = None;
         self.capacity.restart();
         self.queue = None;
     }
@@ -534,6 +546,10 @@ impl Congestion for DelayBoundedController {
 
     fn expect(&mut self, former: &PathMeasurements) {
         self.path.join(former);
+    }
+
+    fn share_rate(&mut self, network: &NetworkRate) {
+        self.network_rate = Some(network.clone());
     }
 
     fn expect_losses(&mut self, share: f64) {
@@ -735,6 +751,23 @@ mod tests {
             [200, 100, 50, 10, 5].map(&mut target_of),
             [5_000, 5_000, 10_000, 50_000, 60_000]
         );
+    }
+
+    /// The other flow measures that the slowest link sends 200 segments in 20 ms. This one measured 10, or nothing.
+    #[test]
+    fn flow_has_the_target_of_others_to_its_network_until_that_proves_wrong() {
+        let base = Duration::from_millis(20);
+        let network = NetworkRate::default();
+        let mut cc = DelayBounded::default().controller(&parameters());
+        cc.window_mut().set_cwnd(10 * MSS);
+        cc.share_rate(&network);
+        assert_eq!(cc.target(base).as_micros(), 5_000);
+        network.on_rate(10_000 * MSS);
+        assert_eq!(cc.target(base).as_micros(), 50_000);
+        cc.path.on_rate(Instant::ZERO, 500 * MSS);
+        assert_eq!(cc.target(base).as_micros(), 10_000, "four times its own");
+        cc.on_return();
+        assert_eq!(cc.target(base).as_micros(), 5_000);
     }
 
     #[test]

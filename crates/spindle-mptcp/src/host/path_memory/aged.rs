@@ -26,7 +26,7 @@ pub(super) struct Aged<K, V> {
     numbered: u64,
 }
 
-impl<K: Copy + Eq + Hash, V: Copy> Aged<K, V> {
+impl<K: Copy + Eq + Hash, V: Clone> Aged<K, V> {
     /// A map of at most `most` entries, each of which lives for `life`.
     pub(super) fn new(keyed: Keyed, most: usize, life: Duration) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl<K: Copy + Eq + Hash, V: Copy> Aged<K, V> {
     /// The entry with this key, if it is not too old.
     pub(super) fn get(&self, now: Instant, key: &K) -> Option<V> {
         let entry = self.entries.get(key)?;
-        (now.since(entry.at) <= self.life).then_some(entry.value)
+        (now.since(entry.at) <= self.life).then(|| entry.value.clone())
     }
 
     /// Like [`Self::get`], but the entry is removed.

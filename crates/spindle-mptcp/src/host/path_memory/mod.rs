@@ -16,8 +16,8 @@
 //! **Measurements.** What the controllers measured of the path itself, without queues, is recorded for the same hosts and used
 //! by all later subflows that begin soon after. A subflow that begins in a full queue would take it for the path. Handshakes
 //! and ended subflows also record round-trip times for the network of the peer (RFC 9040, section 6.2). A subflow whose
-//! handshake takes as long as those of others in the network begins with the smallest one. Its controller finds out whether
-//! that is the one of its own path.
+//! handshake takes as long as those of others in the network begins with the smallest one, and shares the rate of the slowest
+//! link with those that run. Its controller finds out whether the path is its own.
 //!
 //! **Histories.** The round-trip time and the losses of a subflow are recorded for its local address and the network of
 //! the peer. They do not change the load of a path, so that all later subflows use them: the timer of a SYN or SYN/ACK
@@ -32,7 +32,7 @@ use std::net::IpAddr;
 use spindle_units::{Duration, Instant};
 
 use super::table::Keyed;
-use crate::congestion::{NetworkMeasurements, PathMeasurements};
+use crate::congestion::{NetworkMeasurements, NetworkRate, PathMeasurements};
 use crate::connection::{Connection, ConnectionEvent, PathSample};
 use crate::subflow::sender::LastWindow;
 use crate::types::SubflowId;
@@ -54,6 +54,8 @@ pub(super) struct PathMemory {
     windows: Aged<Route, LastWindow>,
     measurements: Aged<Route, PathMeasurements>,
     networks: Aged<Route, NetworkMeasurements>,
+    /// What running flows share.
+    rates: Aged<Route, NetworkRate>,
     histories: Aged<Route, PathHistory>,
     is_off: bool,
 }
@@ -65,6 +67,7 @@ impl PathMemory {
             windows: Aged::new(keyed, most, LIFETIME),
             measurements: Aged::new(keyed, most, PathMeasurements::LIFETIME),
             networks: Aged::new(keyed, most, PathMeasurements::LIFETIME),
+            rates: Aged::new(keyed, most, PathMeasurements::LIFETIME),
             histories: Aged::new(keyed, most, LIFETIME),
             is_off: most == 0,
         }
@@ -129,6 +132,7 @@ impl PathMemory {
             let mut network = others;
             if network.on_handshake(now, rtt) {
                 former.suppose(&others);
+                self.share_rate(now, c, id, path);
             }
             self.networks.insert(now, route(path.0, path.1), network);
         }
@@ -140,6 +144,20 @@ impl PathMemory {
         if let Some(history) = self.history(now, path.0, path.1) {
             c.expect_losses(id, history.sent.usual());
         }
+    }
+
+    /// Subflow `id` shares the rate of the slowest link with the others to the network of its peer.
+    fn share_rate(
+        &mut self,
+        now: Instant,
+        c: &mut Connection,
+        id: SubflowId,
+        (local, remote): (IpAddr, IpAddr),
+    ) {
+        let route = route(local, remote);
+        let rate = self.rates.get(now, &route).unwrap_or_default();
+        c.share_rate(id, &rate);
+        self.rates.insert(now, route, rate);
     }
 
     /// Records what a subflow that sends no more data has learnt.
