@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use spindle_units::{Duration, Instant};
 
+use super::NetworkRate;
 use super::recent::{MEMORY, Recent};
 
 /// The path's own round-trip time and the rate of its slowest link, as measured in the last 10 to 20 s.
@@ -46,11 +47,6 @@ impl PathMeasurements {
         self.rate.get().map(|Reverse(rate)| rate)
     }
 
-    /// The bytes that the slowest link carries in this time, by the largest measured rate.
-    pub fn bytes_in(&self, time: Duration) -> Option<f64> {
-        Some(self.rate()? as f64 * time.as_secs_f64())
-    }
-
     /// Adds what another subflow to the same host measured or supposes.
     pub fn join(&mut self, other: &Self) {
         self.rtt.join(&other.rtt);
@@ -80,16 +76,18 @@ impl PathMeasurements {
     }
 }
 
-/// The round-trip times that hosts of a network had in the last 10 to 20 s, in handshakes and until the end of subflows.
+/// The round-trip times that hosts of a network had in the last 10 to 20 s, in handshakes and until the end of subflows, and the
+/// rate that running flows share.
 ///
 /// Hosts of a network may be at different distances. A host belongs to those that share a path if its round-trip time is
 /// one that they measure, without a queue or with theirs. Such hosts share the rate of the slowest link as well, while their
-/// subflows run ([`super::NetworkRate`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// subflows run.
+#[derive(Clone, Debug, Default)]
 pub struct NetworkMeasurements {
     smallest: Recent<Duration>,
     /// The longest round-trip time of the hosts that share a path.
     longest: Recent<Reverse<Duration>>,
+    rate: NetworkRate,
 }
 
 /// A round-trip time that is longer by at most this part is nearly as long (our choice).
@@ -114,6 +112,11 @@ impl NetworkMeasurements {
         if is_near || self.contains(srtt) {
             self.longest.on_sample(now, Reverse(srtt));
         }
+    }
+
+    /// The rate of the slowest link that running flows share.
+    pub fn rate(&self) -> &NetworkRate {
+        &self.rate
     }
 
     /// Whether hosts of the network measured a round-trip time that is nearly as long, or longer.

@@ -782,7 +782,7 @@ mod tests {
             s.next = crate::types::SubflowPosition::FIRST_BYTE + 10 * MSS;
             cc.on_ack(&s, &mut Coupling::new());
         }
-        assert_eq!(cc.path.bytes_in(base), Some((200 * MSS) as f64));
+        assert_eq!(cc.path.rate(), Some(10_000 * MSS), "200 segments in 20 ms");
         cc.window_mut().set_cwnd(50 * MSS);
         assert_eq!(cc.target(base).as_micros(), 10_000);
     }

@@ -32,7 +32,7 @@ use std::net::IpAddr;
 use spindle_units::{Duration, Instant};
 
 use super::table::Keyed;
-use crate::congestion::{NetworkMeasurements, NetworkRate, PathMeasurements};
+use crate::congestion::{NetworkMeasurements, PathMeasurements};
 use crate::connection::{Connection, ConnectionEvent, PathSample};
 use crate::subflow::sender::LastWindow;
 use crate::types::SubflowId;
@@ -54,8 +54,6 @@ pub(super) struct PathMemory {
     windows: Aged<Route, LastWindow>,
     measurements: Aged<Route, PathMeasurements>,
     networks: Aged<Route, NetworkMeasurements>,
-    /// What running flows share.
-    rates: Aged<Route, NetworkRate>,
     histories: Aged<Route, PathHistory>,
     is_off: bool,
 }
@@ -67,7 +65,6 @@ impl PathMemory {
             windows: Aged::new(keyed, most, LIFETIME),
             measurements: Aged::new(keyed, most, PathMeasurements::LIFETIME),
             networks: Aged::new(keyed, most, PathMeasurements::LIFETIME),
-            rates: Aged::new(keyed, most, PathMeasurements::LIFETIME),
             histories: Aged::new(keyed, most, LIFETIME),
             is_off: most == 0,
         }
@@ -129,10 +126,10 @@ impl PathMemory {
         let mut former = self.measurements.get(now, &host).unwrap_or_default();
         if let Some(rtt) = c.latest_rtt(id) {
             let others = self.network(now, path);
-            let mut network = others;
+            let mut network = others.clone();
             if network.on_handshake(now, rtt) {
                 former.suppose(&others);
-                self.share_rate(now, c, id, path);
+                c.share_rate(id, network.rate());
             }
             self.networks.insert(now, route(path.0, path.1), network);
         }
@@ -144,20 +141,6 @@ impl PathMemory {
         if let Some(history) = self.history(now, path.0, path.1) {
             c.expect_losses(id, history.sent.usual());
         }
-    }
-
-    /// Subflow `id` shares the rate of the slowest link with the others to the network of its peer.
-    fn share_rate(
-        &mut self,
-        now: Instant,
-        c: &mut Connection,
-        id: SubflowId,
-        (local, remote): (IpAddr, IpAddr),
-    ) {
-        let route = route(local, remote);
-        let rate = self.rates.get(now, &route).unwrap_or_default();
-        c.share_rate(id, &rate);
-        self.rates.insert(now, route, rate);
     }
 
     /// Records what a subflow that sends no more data has learnt.
