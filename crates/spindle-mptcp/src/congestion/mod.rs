@@ -58,7 +58,7 @@ pub use fully_coupled::FullyCoupled;
 pub use lia::Lia;
 pub use network_rate::NetworkRate;
 pub use olia::Olia;
-pub use path_measurements::{NetworkMeasurements, PathMeasurements};
+pub use path_measurements::{MeasuredRate, NetworkMeasurements, PathMeasurements};
 pub use reno::Reno;
 pub use slow_start_exit::SlowStartExit;
 pub use window::{MIN_SSTHRESH_SEGMENTS, Window};

@@ -7,6 +7,16 @@ use spindle_units::{Duration, Instant};
 use super::NetworkRate;
 use super::recent::{MEMORY, Recent};
 
+/// The rate of the slowest link of a path in bytes per second, as a flight shows it. Hosts measure times with a limited
+/// precision ([`Parameters::timing_precision`](super::Parameters::timing_precision)), so there are two estimates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredRate {
+    /// The rate if the measured time is too short by as much as the precision allows.
+    pub lower: u64,
+    /// The rate if the measured time is right. It is limited, because a time may be measured as zero.
+    pub upper: u64,
+}
+
 /// The path's own round-trip time and the rate of its slowest link, as measured in the last 10 to 20 s.
 ///
 /// A subflow that begins while other flows fill the queue of its path cannot measure either of them. Its stack may remember
@@ -15,8 +25,9 @@ use super::recent::{MEMORY, Recent};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathMeasurements {
     rtt: Recent<Duration>,
-    /// In bytes per second.
+    /// Both estimates of the rate, in bytes per second.
     rate: Recent<Reverse<u64>>,
+    upper_rate: Recent<Reverse<u64>>,
     /// The smallest round-trip time of other hosts in the peer's network, until it proves wrong.
     supposed: Option<Duration>,
     /// What was supposed proved wrong: the path to the host is not that to others of its network.
@@ -32,9 +43,10 @@ impl PathMeasurements {
         self.rtt.on_sample(now, rtt);
     }
 
-    /// Processes a measured rate of the slowest link, in bytes per second.
-    pub fn on_rate(&mut self, now: Instant, rate: u64) {
-        self.rate.on_sample(now, Reverse(rate));
+    /// Processes a measured rate of the slowest link.
+    pub fn on_rate(&mut self, now: Instant, rate: MeasuredRate) {
+        self.rate.on_sample(now, Reverse(rate.lower));
+        self.upper_rate.on_sample(now, Reverse(rate.upper));
     }
 
     /// The smallest round-trip time, measured or supposed. It has no queue if the queue was empty at any time.
@@ -42,15 +54,21 @@ impl PathMeasurements {
         self.rtt.get().into_iter().chain(self.supposed).min()
     }
 
-    /// The largest measured rate of the slowest link, in bytes per second.
+    /// The largest measured rate of the slowest link, in bytes per second. It may be too low ([`MeasuredRate::lower`]).
     pub fn rate(&self) -> Option<u64> {
         self.rate.get().map(|Reverse(rate)| rate)
+    }
+
+    /// The largest measured rate of the slowest link, in bytes per second. It may be too high ([`MeasuredRate::upper`]).
+    pub fn upper_rate(&self) -> Option<u64> {
+        self.upper_rate.get().map(|Reverse(rate)| rate)
     }
 
     /// Adds what another subflow to the same host measured or supposes.
     pub fn join(&mut self, other: &Self) {
         self.rtt.join(&other.rtt);
         self.rate.join(&other.rate);
+        self.upper_rate.join(&other.upper_rate);
         self.is_apart |= other.is_apart;
         let supposed = self.supposed.or(other.supposed);
         self.supposed = supposed.filter(|_| !self.is_apart);
@@ -136,6 +154,18 @@ mod tests {
 
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
+    }
+
+    #[test]
+    fn largest_of_both_rates_are_kept_and_joined() {
+        let with = |lower, upper| {
+            let mut m = PathMeasurements::default();
+            m.on_rate(Instant::ZERO, MeasuredRate { lower, upper });
+            m
+        };
+        let mut m = with(10, 40);
+        m.join(&with(20, 30));
+        assert_eq!((m.rate(), m.upper_rate()), (Some(20), Some(40)));
     }
 
     fn measured(rtt: u64) -> PathMeasurements {

@@ -2,7 +2,7 @@
 
 use spindle_units::{Duration, Instant};
 
-use super::super::AckSample;
+use super::super::{AckSample, MeasuredRate};
 
 /// Acknowledgements after the first one that a flight needs. Fewer leave the time between them to chance, unless the hosts'
 /// timing precision bounds it.
@@ -12,14 +12,18 @@ const LEAST_ACKS: u32 = 4;
 /// choice).
 const AT_ONCE: f64 = 0.25;
 
+/// Most measured times are wrong by less than this part of the timing precision, because hosts are seldom as late as they
+/// may be (our choice).
+const USUAL_ERROR: u64 = 8;
+
 /// The rate of the slowest link of a path.
 ///
 /// The segments of an initial window are sent at once, and so are those after a pause. They arrive at the rate of the
 /// slowest link, one behind the other, also if other flows fill a queue in front of it (packet pairs: Keshav, SIGCOMM
 /// 1991). Other windows are sent as acknowledgements arrive, and show nothing. If other flights arrive at the same
 /// time, between these segments, the rate is too low, so the largest one of the last seconds counts
-/// ([`super::super::PathMeasurements`]). Hosts measure times with a limited precision, by which the flight counts as longer: a
-/// few segments arrive within that time, and the rate might be anything.
+/// ([`super::super::PathMeasurements`]). Hosts measure times with a limited precision: a few segments arrive within that
+/// time, and the rate might be anything. So there are two estimates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     /// By how much measured times may be wrong.
@@ -80,16 +84,22 @@ impl Capacity {
     }
 
     /// A round has ended, and the subflow has counted so many losses. A flight that lost nothing and was sent at once
-    /// shows the rate, in bytes per second.
-    pub(super) fn end_round(&mut self, losses: u64) -> Option<u64> {
+    /// shows the rate.
+    pub(super) fn end_round(&mut self, losses: u64) -> Option<MeasuredRate> {
         let flight = self.flight.take()?;
         let sent = flight.last.0.since(flight.first.0).as_secs_f64();
-        let arrived = (flight.last.1.since(flight.first.1) + self.precision).as_secs_f64();
-        let at_once = arrived > 0.0 && sent <= arrived * AT_ONCE;
+        let measured = flight.last.1.since(flight.first.1);
+        let longest = (measured + self.precision).as_secs_f64();
+        let shortest = measured.max(self.precision / USUAL_ERROR).as_secs_f64();
+        let at_once = longest > 0.0 && sent <= longest * AT_ONCE;
         let is_exact = self.precision == Duration::ZERO;
         let least = if is_exact { LEAST_ACKS } else { 1 };
         let shows = at_once && flight.acks >= least && flight.losses == losses;
-        shows.then_some((flight.bytes as f64 / arrived) as u64)
+        let rate = |time: f64| (flight.bytes as f64 / time) as u64;
+        shows.then(|| MeasuredRate {
+            lower: rate(longest),
+            upper: rate(shortest),
+        })
     }
 }
 
@@ -100,13 +110,13 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(20);
 
-    /// The segments of a round trip at the rate that a flight of ten segments shows, which were sent and arrived with
-    /// these spacings in microseconds.
-    fn carried(sent: u64, arrived: u64, lost: u64) -> Option<u64> {
+    /// The segments of a round trip at the rates that a flight of ten segments shows, which were sent and arrived with
+    /// these spacings in microseconds: the lower and the upper one.
+    fn carried(sent: u64, arrived: u64, lost: u64) -> Option<(u64, u64)> {
         carried_with(Duration::ZERO, sent, arrived, lost)
     }
 
-    fn carried_with(precision: Duration, sent: u64, arrived: u64, lost: u64) -> Option<u64> {
+    fn carried_with(precision: Duration, sent: u64, arrived: u64, lost: u64) -> Option<(u64, u64)> {
         let mut c = Capacity::new(precision);
         let at = |spacing: u64, i| Duration::from_micros(spacing) * i;
         for i in 0..10 {
@@ -115,23 +125,24 @@ mod tests {
             s.rtt = Some(RTT + at(arrived, i) - at(sent, i));
             c.on_ack(&s);
         }
-        let rate = c.end_round(lost)? as f64;
-        Some((rate * RTT.as_secs_f64() / MSS as f64).round() as u64)
+        let segments = |rate: u64| (rate as f64 * RTT.as_secs_f64() / MSS as f64).round() as u64;
+        let rate = c.end_round(lost)?;
+        Some((segments(rate.lower), segments(rate.upper)))
     }
 
     #[test]
     fn rate_is_that_at_which_segments_arrive_that_were_sent_at_once() {
-        assert_eq!(carried(0, 100, 0), Some(200));
-        assert_eq!(carried(10, 50, 0), Some(400));
+        assert_eq!(carried(0, 100, 0), Some((200, 200)));
+        assert_eq!(carried(10, 50, 0), Some((400, 400)));
     }
 
     #[test]
-    fn flight_that_is_shorter_than_the_precision_does_not_make_the_rate_too_high() {
+    fn flight_that_is_shorter_than_the_precision_does_not_make_the_lower_rate_too_high() {
         let ms = Duration::from_millis(1);
         // Nine segments arrive after the first one, within 0.9 ms or less.
-        assert_eq!(carried_with(ms, 0, 100, 0), Some(95));
-        assert_eq!(carried_with(ms, 0, 1, 0), Some(178));
-        assert_eq!(carried_with(ms, 0, 10_000, 0), Some(2));
+        assert_eq!(carried_with(ms, 0, 100, 0), Some((95, 200)));
+        assert_eq!(carried_with(ms, 0, 1, 0), Some((178, 1440)));
+        assert_eq!(carried_with(ms, 0, 10_000, 0), Some((2, 2)));
     }
 
     #[test]
@@ -141,6 +152,6 @@ mod tests {
         assert_eq!(carried(50, 100, 0), None, "spaced by acknowledgements");
         let mut c = Capacity::new(Duration::ZERO);
         (0..4).for_each(|_| c.on_ack(&sample(MSS)));
-        assert_eq!(c.end_round(0), None, "short");
+        assert!(c.end_round(0).is_none(), "short");
     }
 }

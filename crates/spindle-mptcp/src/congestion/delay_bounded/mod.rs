@@ -258,7 +258,7 @@ impl DelayBoundedController {
         if let Some(rate) = self.capacity.end_round(s.losses) {
             self.path.on_rate(s.now, rate);
             if let Some(network) = &self.network_rate {
-                network.on_rate(rate);
+                network.on_rate(rate.lower);
             }
         }
         self.losses.end_round(s.losses, self.window().mss());
@@ -566,8 +566,8 @@ impl Congestion for DelayBoundedController {
 
 #[cfg(test)]
 mod tests {
-    use super::super::NetworkMeasurements;
     use super::super::tests::{MSS, Path, parameters};
+    use super::super::{MeasuredRate, NetworkMeasurements};
     use super::*;
 
     /// A path of 20 ms that carries 100 segments in a round trip, and queues or drops the others.
@@ -737,12 +737,20 @@ mod tests {
         assert!(b.path.cc.ssthresh() < cwnd);
     }
 
+    /// A rate that was measured by an exact clock.
+    fn exact(rate: u64) -> MeasuredRate {
+        MeasuredRate {
+            lower: rate,
+            upper: rate,
+        }
+    }
+
     #[test]
     fn target_is_longer_if_the_path_carries_more_than_twice_the_window() {
         let mut cc = DelayBounded::default().controller(&parameters());
         let base = Duration::from_millis(20);
         // In 20 ms the slowest link sends 200 segments.
-        cc.path.on_rate(Instant::ZERO, 10_000 * MSS);
+        cc.path.on_rate(Instant::ZERO, exact(10_000 * MSS));
         let mut target_of = |segments: u64| {
             cc.window_mut().set_cwnd(segments * MSS);
             cc.target(base).as_micros()
@@ -764,7 +772,7 @@ mod tests {
         assert_eq!(cc.target(base).as_micros(), 5_000);
         network.on_rate(10_000 * MSS);
         assert_eq!(cc.target(base).as_micros(), 50_000);
-        cc.path.on_rate(Instant::ZERO, 500 * MSS);
+        cc.path.on_rate(Instant::ZERO, exact(500 * MSS));
         assert_eq!(cc.target(base).as_micros(), 10_000, "four times its own");
         cc.on_return();
         assert_eq!(cc.target(base).as_micros(), 5_000);

@@ -430,11 +430,11 @@ impl Sender {
         }
     }
 
-    /// The rate of the slowest link in bytes per second, if it is known, for the first flight of a remembered window.
+    /// The upper estimate of the slowest link's rate in bytes per second, for the first flight of a remembered window.
     fn remembered_rate(&self) -> Option<u64> {
         let window = self.former.window?.bytes;
         let is_first = self.counters.segments.saturating_mul(self.mss) < window;
-        let rate = || self.cc.measurements().and_then(|m| m.rate());
+        let rate = || self.cc.measurements().and_then(|m| m.upper_rate());
         (is_first && self.cc.ssthresh() == u64::MAX).then(rate)?
     }
 

@@ -33,7 +33,8 @@ pub(super) struct PacingInput {
     pub(super) mss: u64,
     /// Segments sent so far.
     pub(super) sent: u64,
-    /// The rate of the slowest link in bytes per second, if it is known and the first flight is a remembered window.
+    /// The upper estimate of the slowest link's rate in bytes per second, if it is known and the first flight is a remembered
+    /// window.
     pub(super) remembered_rate: Option<u64>,
 }
 
@@ -51,8 +52,9 @@ impl PacingInput {
     }
 
     /// The rate in bytes per second, and the number of bytes that may be sent at once. `None` if pacing does
-    /// not apply, for example if the window takes no longer than [`QUANTUM`]. A remembered window is sent at the rate of
-    /// the slowest link, where it makes no queue by itself: it need not take half of a round trip.
+    /// not apply, for example if the window takes no longer than [`QUANTUM`]. A remembered window is sent at the
+    /// rate of the slowest link, where it makes no queue by itself: it need not take half of a round trip. If that rate is
+    /// too high, the queue is a part of a window that the path carried before; if it is too low, every response waits.
     fn rate(&self) -> Option<(u64, u64)> {
         let rate = self
             .bytes_per_second()?
