@@ -13,7 +13,8 @@ use super::recent::{MEMORY, Recent};
 pub struct MeasuredRate {
     /// The rate if the measured time is too short by as much as the precision allows.
     pub lower: u64,
-    /// The rate if the measured time is right. It is limited, because a time may be measured as zero.
+    /// The rate if the measured time is right. A time that is much shorter than the precision, such as zero, counts as an
+    /// eighth of it.
     pub upper: u64,
 }
 
@@ -25,8 +26,9 @@ pub struct MeasuredRate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathMeasurements {
     rtt: Recent<Duration>,
-    /// Both estimates of the rate, in bytes per second.
+    /// The lower estimate of the rate, in bytes per second.
     rate: Recent<Reverse<u64>>,
+    /// The upper one.
     upper_rate: Recent<Reverse<u64>>,
     /// The smallest round-trip time of other hosts in the peer's network, until it proves wrong.
     supposed: Option<Duration>,
@@ -156,18 +158,6 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    #[test]
-    fn largest_of_both_rates_are_kept_and_joined() {
-        let with = |lower, upper| {
-            let mut m = PathMeasurements::default();
-            m.on_rate(Instant::ZERO, MeasuredRate { lower, upper });
-            m
-        };
-        let mut m = with(10, 40);
-        m.join(&with(20, 30));
-        assert_eq!((m.rate(), m.upper_rate()), (Some(20), Some(40)));
-    }
-
     fn measured(rtt: u64) -> PathMeasurements {
         let mut m = PathMeasurements::default();
         m.on_rtt(Instant::ZERO, ms(rtt));
@@ -180,6 +170,18 @@ mod tests {
         n.on_handshake(Instant::ZERO, ms(21));
         n.on_end(Instant::ZERO, &measured(20), ms(60));
         n
+    }
+
+    #[test]
+    fn subflows_to_one_host_share_the_largest_of_each_estimate() {
+        let with = |lower, upper| {
+            let mut m = PathMeasurements::default();
+            m.on_rate(Instant::ZERO, MeasuredRate { lower, upper });
+            m
+        };
+        let mut m = with(10, 40);
+        m.join(&with(20, 30));
+        assert_eq!((m.rate(), m.upper_rate()), (Some(20), Some(40)));
     }
 
     #[test]

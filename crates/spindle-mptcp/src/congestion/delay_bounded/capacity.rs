@@ -12,9 +12,9 @@ const LEAST_ACKS: u32 = 4;
 /// choice).
 const AT_ONCE: f64 = 0.25;
 
-/// Most measured times are wrong by less than this part of the timing precision, because hosts are seldom as late as they
-/// may be (our choice).
-const USUAL_ERROR: u64 = 8;
+/// Most measured times are wrong by less than the timing precision over this number, because hosts are seldom as late as
+/// they may be (our choice).
+const USUAL_ERROR_DIVISOR: u64 = 8;
 
 /// The rate of the slowest link of a path.
 ///
@@ -90,7 +90,9 @@ impl Capacity {
         let sent = flight.last.0.since(flight.first.0).as_secs_f64();
         let measured = flight.last.1.since(flight.first.1);
         let longest = (measured + self.precision).as_secs_f64();
-        let shortest = measured.max(self.precision / USUAL_ERROR).as_secs_f64();
+        let shortest = measured
+            .max(self.precision / USUAL_ERROR_DIVISOR)
+            .as_secs_f64();
         let at_once = longest > 0.0 && sent <= longest * AT_ONCE;
         let is_exact = self.precision == Duration::ZERO;
         let least = if is_exact { LEAST_ACKS } else { 1 };
@@ -152,6 +154,6 @@ mod tests {
         assert_eq!(carried(50, 100, 0), None, "spaced by acknowledgements");
         let mut c = Capacity::new(Duration::ZERO);
         (0..4).for_each(|_| c.on_ack(&sample(MSS)));
-        assert!(c.end_round(0).is_none(), "short");
+        assert_eq!(c.end_round(0), None, "short");
     }
 }
